@@ -1,0 +1,19 @@
+// The one door between Python and the native code.
+#include <nanobind/nanobind.h>
+
+#include "machine.h"
+
+namespace nb = nanobind;
+
+NB_MODULE(_native, m) {
+  m.doc() = "Pellucid's native code.";
+  m.def(
+      "cpu_features",
+      [] {
+        nb::dict found;
+        for (const auto& feature : pellucid::cpu_features())
+          found[feature.name.c_str()] = feature.present;
+        return found;
+      },
+      "Instruction-set extensions the kernels choose by: name -> offered by this processor.");
+}

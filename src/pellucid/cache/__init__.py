@@ -1,0 +1,1 @@
+"""Pages of the KV cache: who owns which. Bookkeeping only, no arrays."""

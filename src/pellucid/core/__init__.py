@@ -1,0 +1,1 @@
+"""What every other part speaks in: errors, specifications, requests, plans and outputs."""

@@ -1,0 +1,63 @@
+"""What a request gives back; names as in vLLM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+FinishReason = Literal["stop", "length", "abort"]
+
+
+@dataclass(slots=True)
+class TokenLogprob:
+    """A token's log-probability (natural logarithm) under the model, and its rank from 1."""
+
+    token_id: int
+    logprob: float
+    rank: int
+    text: str = ""
+
+
+@dataclass(slots=True)
+class TokenChoice:
+    """The token a sampler chose for one row of logits, with what was asked of its neighbours."""
+
+    token_id: int
+    logprob: TokenLogprob | None = None
+    top: list[TokenLogprob] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class CompletionOutput:
+    """One answer. `stop_reason` is the stop string or token id that ended it, None at an
+    end-of-sequence token or a limit."""
+
+    index: int
+    text: str
+    token_ids: list[int]
+    logprobs: list[dict[int, TokenLogprob]] | None
+    cumulative_logprob: float | None
+    finish_reason: FinishReason | None
+    stop_reason: int | str | None = None
+
+
+@dataclass(slots=True)
+class RequestMetrics:
+    """Times in seconds from the request's arrival."""
+
+    queue_time: float
+    time_to_first_token: float
+    finished_time: float
+    prompt_tokens: int
+    generation_tokens: int
+    cached_tokens: int = 0
+
+
+@dataclass(slots=True)
+class RequestOutput:
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: list[int]
+    outputs: list[CompletionOutput]
+    finished: bool
+    metrics: RequestMetrics | None = None

@@ -1,0 +1,46 @@
+"""Plan: what the next step will do, as plain data.
+
+Prefill, decode and checking a draft's guesses are one thing: a span of positions of one
+sequence. A plan is a flat ragged batch of spans. The scheduler makes it, the forward pass takes
+it as an argument, and nothing in it changes while a step runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Positions `start` to `start + len(tokens) - 1` of one sequence.
+
+    `pages[i]` is the physical page holding positions i*page_size to (i+1)*page_size - 1 of the
+    sequence; it covers every position from 0 to the span's end. Keys and values of the span's own
+    positions are written to their pages during the step; earlier ones are read from theirs. Logits
+    are wanted for the last `n_logits` positions of the span.
+    """
+
+    sequence: int
+    start: int
+    tokens: tuple[int, ...]
+    pages: tuple[int, ...]
+    n_logits: int = 0
+
+    @property
+    def end(self) -> int:
+        """One past the last position computed."""
+        return self.start + len(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    spans: tuple[Span, ...]
+    page_size: int
+
+    @property
+    def n_tokens(self) -> int:
+        return sum(len(span.tokens) for span in self.spans)
+
+    @property
+    def n_logits(self) -> int:
+        return sum(span.n_logits for span in self.spans)

@@ -1,0 +1,1 @@
+"""What an operation costs: shapes in, operations and bytes out."""

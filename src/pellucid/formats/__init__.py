@@ -1,0 +1,1 @@
+"""Model files, memory-mapped: GGUF and safetensors."""

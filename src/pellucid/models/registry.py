@@ -1,0 +1,145 @@
+"""From a checkpoint to a model that runs: finds the family, reads the spec, loads the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from pellucid.core.errors import FormatError, UnsupportedError
+from pellucid.core.plan import Plan
+from pellucid.core.spec import ModelSpec
+from pellucid.formats.checkpoint import Checkpoint
+from pellucid.models import llama
+from pellucid.models.fields import HARMLESS_CONFIG_KEYS, Fields
+from pellucid.models.weights import Tensor, Weights, load_weights
+from pellucid.ops.step import Step, lower
+from pellucid.ops.vocabulary import Array, Ops
+
+
+class Family(Protocol):
+    """What a family's file offers. `context` is the length the model will be used at."""
+
+    GGUF_ARCHITECTURES: tuple[str, ...]
+    HF_ARCHITECTURES: tuple[str, ...]
+
+    def spec_from_config(self, config: Fields, context: int | None) -> ModelSpec: ...
+
+    def spec_from_gguf(
+        self, fields: Fields, checkpoint: Checkpoint, context: int | None
+    ) -> ModelSpec: ...
+
+    def tensors(self, spec: ModelSpec) -> Iterable[Tensor]: ...
+
+    def forward(self, ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array: ...
+
+
+FAMILIES = cast("tuple[Family, ...]", (llama,))
+
+# Buffers that old converters left in checkpoints, and rotary factors that the spec has read.
+_NOT_WEIGHTS = (
+    "rotary_emb.inv_freq",
+    "rope_freqs.weight",
+    "rope_factors_long.weight",
+    "rope_factors_short.weight",
+    ".attn.masked_bias",
+    "lm_head.weight",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A family's forward pass with its weights in one backend."""
+
+    spec: ModelSpec
+    ops: Ops
+    weights: Weights
+    family: Family
+
+    def forward(self, plan: Plan, cache: object) -> Array:
+        """Logits [R, vocabulary] of the positions that `plan` asks for, in its order."""
+        step = lower(plan, cache)
+        return self.family.forward(self.ops, self.spec, self.weights, step)
+
+
+def read_spec(checkpoint: Checkpoint, context: int | None = None) -> tuple[Family, ModelSpec]:
+    """The family and specification of a checkpoint, nothing loaded.
+
+    Raises `UnsupportedError` naming an architecture or configuration value that is not
+    implemented, `FormatError` for a configuration that is broken.
+    """
+    if checkpoint.kind == "gguf":
+        return _from_gguf(checkpoint, context)
+    return _from_config(checkpoint, context)
+
+
+def load_model(
+    checkpoint: Checkpoint,
+    ops: Ops,
+    *,
+    context: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Model:
+    """The model in `checkpoint`, its weights prepared by `ops`. Errors as `read_spec` and
+    `load_weights`."""
+    family, spec = read_spec(checkpoint, context)
+    weights = load_weights(
+        checkpoint,
+        family.tensors(spec),
+        ops,
+        skip=lambda name: name.endswith(_NOT_WEIGHTS),
+        progress=progress,
+    )
+    return Model(spec, ops, weights, family)
+
+
+def _from_gguf(checkpoint: Checkpoint, context: int | None) -> tuple[Family, ModelSpec]:
+    architecture = Fields(checkpoint.metadata, checkpoint.path).text("general.architecture")
+    for family in FAMILIES:
+        if architecture in family.GGUF_ARCHITECTURES:
+            fields = Fields(checkpoint.metadata, checkpoint.path, f"{architecture}.")
+            spec = family.spec_from_gguf(fields, checkpoint, context)
+            fields.finish()
+            return family, _checked(checkpoint, spec)
+    known = sorted(name for family in FAMILIES for name in family.GGUF_ARCHITECTURES)
+    raise UnsupportedError(
+        f"{checkpoint.path}: architecture {architecture!r} is not implemented "
+        f"(known: {', '.join(known)})"
+    )
+
+
+def _from_config(checkpoint: Checkpoint, context: int | None) -> tuple[Family, ModelSpec]:
+    config = Fields(checkpoint.metadata, checkpoint.path)
+    given = config.raw("architectures")
+    names = [name for name in given or () if isinstance(name, str)]
+    if not names:
+        raise FormatError(checkpoint.path, "config.json: architectures", "is missing or empty")
+    for family in FAMILIES:
+        if names[0] in family.HF_ARCHITECTURES:
+            spec = family.spec_from_config(config, context)
+            config.harmless(HARMLESS_CONFIG_KEYS)
+            config.finish()
+            return family, _checked(checkpoint, spec)
+    known = sorted(name for family in FAMILIES for name in family.HF_ARCHITECTURES)
+    raise UnsupportedError(
+        f"{checkpoint.path}: architecture {names[0]!r} is not implemented "
+        f"(known: {', '.join(known)})"
+    )
+
+
+def _checked(checkpoint: Checkpoint, spec: ModelSpec) -> ModelSpec:
+    """Relations that every family relies on."""
+    for layer in spec.layers:
+        if layer.n_heads % layer.n_kv_heads:
+            raise FormatError(
+                checkpoint.path,
+                "attention heads",
+                f"{layer.n_heads} query heads cannot share {layer.n_kv_heads} key-value heads",
+            )
+        if layer.rope is not None and not 0 < layer.rope.dims <= layer.head_dim:
+            raise FormatError(
+                checkpoint.path,
+                "rotary dimensions",
+                f"{layer.rope.dims} is not within a head's {layer.head_dim}",
+            )
+    return spec

@@ -1,0 +1,120 @@
+"""From a checkpoint's tensors to a backend's weights, each one's shape checked.
+
+Weights go by the names that GGUF gives them (`blk.3.attn_q.weight`), since those are the same
+for every family; a family says how a Hugging Face checkpoint calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.core.errors import FormatError, UnsupportedError
+from pellucid.formats.checkpoint import Checkpoint, TensorInfo
+from pellucid.ops.vocabulary import HostTensor, Ops, Weight
+from pellucid.quant.types import TensorType
+
+Float32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One weight of a family.
+
+    `name` and `shape` as in GGUF (rows first). `hf` is its name in a Hugging Face checkpoint;
+    where that stores it in another form, `convert` turns the stored array, which has `hf_shape`,
+    into ours. An optional one may be missing.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    hf: str = ""
+    optional: bool = False
+    convert: Callable[[Float32], Float32] | None = None
+    hf_shape: tuple[int, ...] | None = None
+
+
+class Weights:
+    """Weights by name; `layer(i)` is the view of one layer with the `blk.i.` left off."""
+
+    def __init__(self, by_name: dict[str, Weight]) -> None:
+        self._by_name = by_name
+
+    def __getitem__(self, name: str) -> Weight:
+        return self._by_name[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def get(self, name: str) -> Weight | None:
+        return self._by_name.get(name)
+
+    def layer(self, index: int) -> Weights:
+        prefix = f"blk.{index}."
+        return Weights(
+            {k[len(prefix) :]: v for k, v in self._by_name.items() if k.startswith(prefix)}
+        )
+
+
+def load_weights(
+    checkpoint: Checkpoint,
+    tensors: Iterable[Tensor],
+    ops: Ops,
+    *,
+    skip: Callable[[str], bool] = lambda _: False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Weights:
+    """Hand every declared tensor of `checkpoint` to `ops.load`.
+
+    `skip` names tensors that carry nothing to compute with (buffers, or what the spec has read
+    already); `progress(done, total)` counts tensors. Raises `FormatError` for a missing tensor
+    or a wrong shape, `UnsupportedError` naming tensors that nobody declared.
+    """
+    wanted = list(tensors)
+    found: dict[str, Weight] = {}
+    used: set[str] = set()
+    for done, host in enumerate(_host_tensors(checkpoint, wanted, used)):
+        found[host.name] = ops.load(host)
+        if progress is not None:
+            progress(done + 1, len(wanted))
+    unknown = sorted(name for name in checkpoint.tensors if name not in used and not skip(name))
+    if unknown:
+        listed = ", ".join(unknown[:4]) + (", ..." if len(unknown) > 4 else "")
+        raise UnsupportedError(
+            f"{checkpoint.path}: {len(unknown)} tensors have no place in this model: {listed}"
+        )
+    return Weights(found)
+
+
+def _host_tensors(
+    checkpoint: Checkpoint, wanted: list[Tensor], used: set[str]
+) -> Iterator[HostTensor]:
+    for tensor in wanted:
+        stored = tensor.name if checkpoint.kind == "gguf" else tensor.hf
+        info = checkpoint.tensors.get(stored)
+        if info is None:
+            if tensor.optional:
+                continue
+            raise FormatError(checkpoint.path, f"tensor {stored}", "is missing")
+        used.add(stored)
+        yield _host_tensor(checkpoint, tensor, info)
+
+
+def _host_tensor(checkpoint: Checkpoint, tensor: Tensor, info: TensorInfo) -> HostTensor:
+    converted = checkpoint.kind != "gguf" and tensor.convert is not None
+    expected = (tensor.hf_shape or tensor.shape) if converted else tensor.shape
+    if info.shape != expected:
+        raise FormatError(
+            checkpoint.path,
+            f"tensor {info.name}",
+            f"has shape {list(info.shape)} where the configuration asks for {list(expected)}",
+        )
+    if not converted:
+        return HostTensor(tensor.name, tensor.shape, info.type, checkpoint.raw(info.name))
+    assert tensor.convert is not None
+    array = np.ascontiguousarray(tensor.convert(checkpoint.read(info.name)), np.float32)
+    data = array.reshape(-1).view(np.uint8)
+    return HostTensor(tensor.name, tensor.shape, TensorType.F32, data)

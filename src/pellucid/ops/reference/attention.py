@@ -1,0 +1,103 @@
+"""Attention over pages, one row at a time.
+
+A row's scores cover exactly its visible positions, so the same calls on the same shapes give its
+result whether the row came in a prefill, alone in a decode step, or with no cache kept between
+steps: the bits are equal by construction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.core.spec import LayerSpec, ModelSpec
+from pellucid.ops.step import Sequence, Step
+
+Float32 = NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class LayerCache:
+    """Keys and values of one layer, float32 [pages, page_size, kv_heads, head_dim]."""
+
+    keys: Float32
+    values: Float32
+
+
+class KVCache:
+    """Pages of every layer. Which sequence holds which page is not its business."""
+
+    def __init__(self, spec: ModelSpec, n_pages: int, page_size: int) -> None:
+        self.layers = [
+            LayerCache(
+                *(
+                    np.zeros((n_pages, page_size, layer.n_kv_heads, layer.head_dim), np.float32)
+                    for _ in range(2)
+                )
+            )
+            for layer in spec.layers
+        ]
+
+
+def attend(
+    q: Float32, k: Float32, v: Float32, cache: LayerCache, layer: LayerSpec, step: Step
+) -> Float32:
+    """`Ops.attention` on one layer's pages."""
+    kv_shape = (-1, layer.n_kv_heads, layer.head_dim)
+    keys, values = k.reshape(kv_shape), v.reshape(kv_shape)
+    group = layer.n_heads // layer.n_kv_heads
+    # Query heads that share a kv head stand together: [T, kv_heads, group, head_dim].
+    queries = q.reshape(-1, layer.n_kv_heads, group, layer.head_dim)
+    slopes = np.asarray(layer.alibi_slopes, np.float32).reshape(layer.n_kv_heads, -1, 1)
+    out = np.empty_like(queries)
+    for sequence in step.sequences:
+        rows = slice(sequence.first_row, sequence.first_row + sequence.length)
+        _store(cache, sequence, step.page_size, keys[rows], values[rows])
+        seen_keys = _gather(cache.keys, sequence)  # [kv_heads, end, head_dim]
+        seen_values = _gather(cache.values, sequence)
+        for offset in range(sequence.length):
+            i = sequence.start + offset
+            first = 0 if layer.window is None else max(0, i + 1 - layer.window)
+            out[sequence.first_row + offset] = _attend_row(
+                queries[sequence.first_row + offset],
+                seen_keys[:, first : i + 1],
+                seen_values[:, first : i + 1],
+                slopes,
+                layer,
+            )
+    return out.reshape(q.shape)
+
+
+def _attend_row(
+    q: Float32, keys: Float32, values: Float32, slopes: Float32, layer: LayerSpec
+) -> Float32:
+    """q: [kv_heads, group, head_dim]; keys, values: [kv_heads, visible, head_dim]."""
+    scores = q @ keys.transpose(0, 2, 1) * np.float32(layer.attention_scale)
+    if layer.attention_softcap is not None:
+        cap = np.float32(layer.attention_softcap)
+        scores = cap * np.tanh(scores / cap)
+    if slopes.size:
+        visible = keys.shape[1]
+        scores = scores + slopes * np.arange(1 - visible, 1, dtype=np.float32)
+    weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+    weights /= weights.sum(axis=2, keepdims=True)
+    return np.asarray(weights @ values, np.float32)
+
+
+def _store(
+    cache: LayerCache, sequence: Sequence, page_size: int, keys: Float32, values: Float32
+) -> None:
+    positions = np.arange(sequence.start, sequence.start + sequence.length)
+    pages, slots = sequence.pages[positions // page_size], positions % page_size
+    cache.keys[pages, slots] = keys
+    cache.values[pages, slots] = values
+
+
+def _gather(pages: Float32, sequence: Sequence) -> Float32:
+    """Every position up to the span's end, [kv_heads, end, head_dim], contiguous."""
+    end = sequence.start + sequence.length
+    n_pages = -(-end // pages.shape[1])
+    rows = pages[sequence.pages[:n_pages]].reshape(-1, *pages.shape[2:])[:end]
+    return np.ascontiguousarray(rows.transpose(1, 0, 2))

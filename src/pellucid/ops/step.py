@@ -1,0 +1,68 @@
+"""Step: a plan lowered to arrays, as the operations read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.core.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """One span's rows: `first_row` to `first_row + length - 1` of the flat batch hold its
+    positions `start` to `start + length - 1`; `pages` int32 maps positions to physical pages."""
+
+    first_row: int
+    length: int
+    start: int
+    pages: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Rows of all spans, one after the other.
+
+    tokens, positions: int32 [T]. logit_rows: int32 [R], the rows whose logits are wanted, in
+    order. `cache` is what the backend's `new_cache` gave; operations that need it know its form.
+    """
+
+    tokens: NDArray[np.int32]
+    positions: NDArray[np.int32]
+    logit_rows: NDArray[np.int32]
+    sequences: tuple[Sequence, ...]
+    page_size: int
+    cache: object
+
+
+def lower(plan: Plan, cache: object) -> Step:
+    """`plan` as arrays, to run against `cache`.
+
+    Raises `ValueError` naming the span whose pages do not cover it or whose logits it does not
+    have: a scheduler's mistake, never a user's.
+    """
+    sequences: list[Sequence] = []
+    tokens: list[int] = []
+    positions: list[int] = []
+    logit_rows: list[int] = []
+    for span in plan.spans:
+        length = len(span.tokens)
+        if length == 0 or len(span.pages) * plan.page_size < span.end:
+            raise ValueError(f"sequence {span.sequence}: {len(span.pages)} pages for {span}")
+        if not 0 <= span.n_logits <= length:
+            raise ValueError(f"sequence {span.sequence}: {span.n_logits} logits of {length} rows")
+        first_row = len(tokens)
+        tokens.extend(span.tokens)
+        positions.extend(range(span.start, span.end))
+        logit_rows.extend(range(first_row + length - span.n_logits, first_row + length))
+        sequences.append(Sequence(first_row, length, span.start, np.asarray(span.pages, np.int32)))
+    return Step(
+        np.asarray(tokens, np.int32),
+        np.asarray(positions, np.int32),
+        np.asarray(logit_rows, np.int32),
+        tuple(sequences),
+        plan.page_size,
+        cache,
+    )
