@@ -1,0 +1,193 @@
+"""A model file's metadata: a mapping whose typed accessors name the file and key when they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.core.errors import FormatError
+
+T = TypeVar("T")
+_REQUIRED: Any = object()
+_MEND = "the file was not written by a correct tool: fetch another copy or convert it again"
+
+
+class Metadata(Mapping[str, Any]):
+    """GGUF keys and values, or a parsed `config.json`.
+
+    Values are int, float, bool, str, list[str] (GGUF string arrays), one-dimensional NumPy arrays
+    (other GGUF arrays, read-only views of the file), and what JSON holds for `config.json`.
+    `types[key]` is the value's type as the file states it, such as "uint32" or "array of float32";
+    `offsets[key]` is the byte offset of a GGUF value.
+
+    Each accessor takes a default for a missing key (or a JSON null) and raises `FormatError` with
+    the file, key and offset when the value has another type or none is there and none was given.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        values: Mapping[str, Any],
+        types: Mapping[str, str] | None = None,
+        offsets: Mapping[str, int] | None = None,
+    ) -> None:
+        self.path = path
+        self._values = values
+        self._types = types if types is not None else {}
+        self._offsets = offsets if offsets is not None else {}
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def type_of(self, key: str) -> str:
+        """The type of a value in words."""
+        return self._types.get(key) or _type_in_words(self._values[key])
+
+    def error(self, key: str, problem: str, mend: str = _MEND) -> FormatError:
+        """An error about one key, for the caller to raise."""
+        where = f" (byte {self._offsets[key]})" if key in self._offsets else ""
+        return FormatError(self.path, f"key {key!r}{where}", problem, mend)
+
+    @overload
+    def integer(self, key: str, *, low: int = ..., high: int = ...) -> int: ...
+    @overload
+    def integer(self, key: str, default: T, *, low: int = ..., high: int = ...) -> int | T: ...
+    def integer(
+        self, key: str, default: Any = _REQUIRED, *, low: int = 0, high: int = (1 << 63) - 1
+    ) -> Any:
+        """A whole number from `low` to `high`."""
+        value = self._get(key, default)
+        if value is default:
+            return value
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self._wrong(key, "an integer")
+        if not low <= value <= high:
+            raise self.error(key, f"is {value}, must be from {low} to {high}")
+        return value
+
+    @overload
+    def number(self, key: str) -> float: ...
+    @overload
+    def number(self, key: str, default: T) -> float | T: ...
+    def number(self, key: str, default: Any = _REQUIRED) -> Any:
+        """A finite number, whole or not."""
+        value = self._get(key, default)
+        if value is default:
+            return value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self._wrong(key, "a number")
+        try:
+            number = float(value)
+        except OverflowError:
+            number = np.inf
+        if not np.isfinite(number):
+            raise self.error(key, f"is {value}, must be finite")
+        return number
+
+    @overload
+    def boolean(self, key: str) -> bool: ...
+    @overload
+    def boolean(self, key: str, default: T) -> bool | T: ...
+    def boolean(self, key: str, default: Any = _REQUIRED) -> Any:
+        return self._of_type(key, default, bool, "true or false")
+
+    @overload
+    def text(self, key: str) -> str: ...
+    @overload
+    def text(self, key: str, default: T) -> str | T: ...
+    def text(self, key: str, default: Any = _REQUIRED) -> Any:
+        return self._of_type(key, default, str, "a string")
+
+    @overload
+    def texts(self, key: str) -> list[str]: ...
+    @overload
+    def texts(self, key: str, default: T) -> list[str] | T: ...
+    def texts(self, key: str, default: Any = _REQUIRED) -> Any:
+        """A list of strings."""
+        value = self._get(key, default)
+        if value is default:
+            return value
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self._wrong(key, "an array of strings")
+        return value
+
+    @overload
+    def integers(self, key: str) -> npt.NDArray[np.int64]: ...
+    @overload
+    def integers(self, key: str, default: T) -> npt.NDArray[np.int64] | T: ...
+    def integers(self, key: str, default: Any = _REQUIRED) -> Any:
+        """A list of whole numbers, as int64 [n]."""
+        return self._array(key, default, "iu", np.int64, "an array of integers")
+
+    @overload
+    def numbers(self, key: str) -> npt.NDArray[np.float64]: ...
+    @overload
+    def numbers(self, key: str, default: T) -> npt.NDArray[np.float64] | T: ...
+    def numbers(self, key: str, default: Any = _REQUIRED) -> Any:
+        """A list of numbers, as float64 [n]. GGUF arrays must be floating point, as scores are."""
+        kinds = "fiu" if isinstance(self.get(key), list) else "f"
+        return self._array(key, default, kinds, np.float64, "an array of floating-point numbers")
+
+    @overload
+    def section(self, key: str) -> Metadata: ...
+    @overload
+    def section(self, key: str, default: T) -> Metadata | T: ...
+    def section(self, key: str, default: Any = _REQUIRED) -> Any:
+        """A JSON object within `config.json`."""
+        value = self._get(key, default)
+        if value is default:
+            return value
+        if not isinstance(value, dict):
+            raise self._wrong(key, "an object")
+        return Metadata(self.path, value)
+
+    def _get(self, key: str, default: Any) -> Any:
+        value = self._values.get(key)
+        if value is not None:
+            return value
+        if default is _REQUIRED:
+            raise self.error(key, "is missing")
+        return default
+
+    def _of_type(self, key: str, default: Any, kind: type, words: str) -> Any:
+        value = self._get(key, default)
+        if value is not default and not isinstance(value, kind):
+            raise self._wrong(key, words)
+        return value
+
+    def _array(self, key: str, default: Any, kinds: str, dtype: type, words: str) -> Any:
+        value = self._get(key, default)
+        if value is default:
+            return value
+        try:
+            array = np.asarray(value)
+        except (ValueError, OverflowError) as error:
+            raise self._wrong(key, words) from error
+        if array.size == 0 and array.ndim == 1 and isinstance(value, list):
+            return np.empty(0, dtype=dtype)
+        if array.ndim != 1 or array.dtype.kind not in kinds:
+            raise self._wrong(key, words)
+        if array.dtype.kind == "u" and dtype is np.int64 and array.max(initial=0) > (1 << 63) - 1:
+            raise self.error(key, "holds a number beyond 2^63 - 1")
+        return array.astype(dtype)
+
+    def _wrong(self, key: str, words: str) -> FormatError:
+        return self.error(key, f"is {self.type_of(key)}, must be {words}")
+
+
+def _type_in_words(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"array of {value.dtype.name}"
+    names = {bool: "a boolean", int: "an integer", float: "a floating-point number"}
+    names |= {str: "a string", list: "a list", dict: "an object", type(None): "null"}
+    return names.get(type(value), type(value).__name__)

@@ -1,0 +1,1 @@
+"""Block layouts of quantised tensors and their exact dequantisation in NumPy."""
