@@ -1,0 +1,71 @@
+# Two commands do everything: `make run` and `make test`.
+#
+#   make run                      build, fetch the default model, answer PROMPT
+#   make run PROMPT="..." MODEL=smollm2-135m
+#   make test                     every check, then every test
+#   make test-python | test-native | test-model
+#   make lint | clean
+
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?=
+MODEL ?= smollm2-135m
+PROMPT ?= Why is the sky blue? Answer in two sentences.
+# Workers of the test run; two keep a small machine busy without starving each other.
+JOBS ?= 2
+PYTEST_ARGS ?=
+
+# Handed over in the environment, so that quotes and dollars in a prompt stay what they are.
+export MODEL PROMPT PYTHON
+
+# A change to these needs the native code built, or dependencies installed, again. Python sources are
+# read in place.
+BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find native -type f 2>/dev/null)
+# One line to copy: wheels are cached by pip, so a second environment is quick.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+
+.PHONY: help run install lint test test-python test-native test-model clean
+
+help:
+	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
+
+$(VENV)/made:
+	@python=$$(sh tools/find-python.sh) || exit 1; \
+	echo "Creating $(VENV) with $$python"; \
+	"$$python" -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/installed: $(VENV)/made $(BUILD_INPUTS)
+	@sh tools/find-compiler.sh
+	@echo "Building the native code and installing Pellucid (about a minute the first time)"
+	@$(INSTALL) .
+	@touch $@
+
+$(VENV)/installed-test: $(VENV)/installed
+	@echo "Installing what the tests need (PyTorch among it: several minutes the first time)"
+	@$(INSTALL) '.[test]'
+	@touch $@
+
+install: $(VENV)/installed
+
+run: $(VENV)/installed
+	@$(BIN)/pellucid run --model "$$MODEL" -- "$$PROMPT"
+
+lint: $(VENV)/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/pytest -n $(JOBS) $(PYTEST_ARGS)
+
+test-python test-native test-model: test-%: $(VENV)/installed-test
+	$(BIN)/pytest -n $(JOBS) tests/$* $(PYTEST_ARGS)
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +

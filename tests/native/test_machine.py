@@ -1,0 +1,40 @@
+"""What the native code says of the processor, against what the operating system says."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import pytest
+
+from pellucid import _native
+
+CPUINFO = Path("/proc/cpuinfo")
+# Our name -> the kernel's name, where they differ.
+KERNEL_NAMES = {"avx512vnni": "avx512_vnni", "neon": "asimd"}
+
+
+def kernel_flags() -> set[str]:
+    for line in CPUINFO.read_text().splitlines():
+        if line.startswith(("flags", "Features")):
+            return set(line.partition(":")[2].split())
+    return set()
+
+
+def test_names_features_and_their_presence() -> None:
+    features = _native.cpu_features()
+    assert features
+    assert all(isinstance(name, str) and isinstance(on, bool) for name, on in features.items())
+
+
+def test_is_the_same_each_time() -> None:
+    assert _native.cpu_features() == _native.cpu_features()
+
+
+@pytest.mark.skipif(not CPUINFO.exists(), reason="only Linux lists the processor's flags here")
+def test_agrees_with_the_kernel() -> None:
+    flags = kernel_flags()
+    if not flags:
+        pytest.skip(f"this kernel lists no flags for {platform.machine()}")
+    for name, present in _native.cpu_features().items():
+        assert present == (KERNEL_NAMES.get(name, name) in flags), name
