@@ -52,6 +52,9 @@ class Weights:
     def get(self, name: str) -> Weight | None:
         return self._by_name.get(name)
 
+    def items(self) -> Iterator[tuple[str, Weight]]:
+        yield from self._by_name.items()
+
     def layer(self, index: int) -> Weights:
         prefix = f"blk.{index}."
         return Weights(
