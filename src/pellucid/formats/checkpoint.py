@@ -22,6 +22,7 @@ from pellucid.formats import gguf, safetensors
 from pellucid.formats.limits import MAX_SHARDS
 from pellucid.formats.mapped import MappedFile
 from pellucid.formats.metadata import Metadata
+from pellucid.formats.shown import shown
 from pellucid.formats.tensors import TensorInfo
 from pellucid.quant.dequantize import dequantize, unreadable
 from pellucid.quant.types import READABLE_TYPES, byte_count
@@ -83,7 +84,7 @@ class Checkpoint:
     def info(self, name: str) -> TensorInfo:
         """Raises `FormatError` when the checkpoint has no such tensor."""
         if name not in self.tensors:
-            raise FormatError(self.path, f"tensor {name!r}", "is missing")
+            raise FormatError(self.path, f"tensor {shown(name)}", "is missing")
         return self.tensors[name]
 
     def raw(self, name: str) -> npt.NDArray[np.uint8]:
@@ -139,7 +140,7 @@ class Checkpoint:
     def _readable(self, name: str) -> TensorInfo:
         tensor = self.info(name)
         if tensor.type not in READABLE_TYPES:
-            raise UnsupportedError(f"{self.path}: tensor {name!r}: {unreadable(tensor.type)}")
+            raise UnsupportedError(f"{self.path}: tensor {shown(name)}: {unreadable(tensor.type)}")
         return tensor
 
 
@@ -219,7 +220,7 @@ def _from_shard(
 ) -> TensorInfo:
     if name not in shards[shard]:
         problem = f"is not in {shard}, where the index says it is"
-        raise FormatError(path / model_folder.INDEX, f"tensor {name[:200]!r}", problem)
+        raise FormatError(path / model_folder.INDEX, f"tensor {shown(name)}", problem)
     return shards[shard][name]
 
 
@@ -270,7 +271,7 @@ def _add_part(tensors: dict[str, TensorInfo], file: MappedFile, number: int, cou
         raise part.metadata.error("split.no", f"must be {number} of {count}, as in the file's name")
     for name, tensor in part.tensors.items():
         if name in tensors:
-            raise FormatError(file.path, f"tensor {name!r}", "is already in an earlier file")
+            raise FormatError(file.path, f"tensor {shown(name)}", "is already in an earlier file")
         tensors[name] = TensorInfo(
             name, tensor.shape, tensor.type, tensor.offset, tensor.nbytes, number
         )

@@ -12,6 +12,7 @@ from typing import Any
 
 from pellucid.core.errors import BadInput, FormatError, UnsupportedError
 from pellucid.formats.limits import MAX_SHARDS, MAX_TENSORS
+from pellucid.formats.shown import shown
 from pellucid.formats.strict_json import read_json_object
 
 CONFIG = "config.json"
@@ -79,8 +80,8 @@ def _weight_map(index: Path) -> dict[str, str]:
         raise FormatError(index, "weight_map", problem)
     for tensor, name in weight_map.items():
         if not _is_plain_name(name):
-            field = f"weight_map[{tensor[:200]!r}]"
-            problem = f"{str(name)[:200]!r} is not the name of a safetensors file of the folder"
+            field = f"weight_map[{shown(tensor)}]"
+            problem = f"{shown(name)} is not the name of a safetensors file of the folder"
             raise FormatError(index, field, problem, "do not use this model unless you trust it")
     n_files = len(set(weight_map.values()))
     if n_files > MAX_SHARDS:
@@ -94,8 +95,9 @@ def _is_plain_name(name: Any) -> bool:
         isinstance(name, str)
         and name.endswith(".safetensors")
         and not name.startswith(".")
-        and not any(c in "/\\:" or ord(c) < 32 for c in name)
-        and len(name.encode(errors="replace")) <= 255
+        and name.isprintable()
+        and not any(c in "/\\:" for c in name)
+        and len(name.encode()) <= 255
     )
 
 

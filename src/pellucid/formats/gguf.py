@@ -24,6 +24,8 @@ from pellucid.core.errors import FormatError, UnsupportedError
 from pellucid.formats import limits
 from pellucid.formats.mapped import MappedFile
 from pellucid.formats.metadata import Metadata
+from pellucid.formats.shown import shown
+from pellucid.formats.string_array import StringArrayError, read_strings
 from pellucid.formats.tensors import TensorInfo, check_no_overlap, checked_byte_count
 from pellucid.quant.types import FIRST_SAFETENSORS_ONLY, TensorType
 
@@ -141,33 +143,14 @@ class _Reader:
             raise self.fail(field, f"is not valid UTF-8 ({error.reason})", at) from error
 
     def strings(self, count: int, field: str) -> list[str]:
-        """An array of strings: the hot loop of opening a file, so everything is a local."""
         if count > self.strings_left:
             raise self.fail(field, f"makes more than {limits.MAX_STRINGS} strings in the file")
         self.strings_left -= count
-        buffer, size, unpack = self.buffer, self.file.size, _U64.unpack_from
-        position = self.position
-        texts: list[str] = []
         try:
-            for _ in range(count):
-                (length,) = unpack(buffer, position)
-                position += 8
-                stop = position + length
-                if stop > size:
-                    raise self.fail(
-                        f"{field}: string {len(texts)}",
-                        f"needs {length} bytes, the file has {size - position} left",
-                        position - 8,
-                    )
-                texts.append(buffer[position:stop].decode())
-                position = stop
-        except struct.error as error:
-            where = f"{field}: string {len(texts)}"
-            raise self.fail(where, "begins past the end of the file", position) from error
-        except UnicodeDecodeError as error:
-            where = f"{field}: string {len(texts)}"
-            raise self.fail(where, f"is not valid UTF-8 ({error.reason})", position) from error
-        self.position = position
+            texts, self.position = read_strings(self.buffer, self.position, count)
+        except StringArrayError as error:
+            where = f"{field}: string {error.index}"
+            raise self.fail(where, error.problem, error.at) from error
         return texts
 
 
@@ -204,9 +187,9 @@ def _read_metadata(reader: _Reader, n_keys: int) -> Metadata:
         if not key:
             raise reader.fail(f"metadata key {index}", "is empty", at)
         if key in values:
-            raise reader.fail(f"metadata key {key!r}", "occurs twice", at)
+            raise reader.fail(f"metadata key {shown(key)}", "occurs twice", at)
         offsets[key] = reader.position
-        values[key], types[key] = _read_value(reader, f"key {key!r}")
+        values[key], types[key] = _read_value(reader, f"key {shown(key)}")
     return Metadata(reader.file.path, values, types, offsets)
 
 
@@ -290,21 +273,21 @@ def _read_tensor_infos(reader: _Reader, n_tensors: int) -> Iterator[_Listed]:
         if not name:
             raise reader.fail(f"tensor {index}: name", "is empty", at)
         if name in seen:
-            raise reader.fail(f"tensor {name!r}", "occurs twice", at)
+            raise reader.fail(f"tensor {shown(name)}", "occurs twice", at)
         seen.add(name)
         shape = _read_shape(reader, name)
         type = _read_tensor_type(reader, name)
-        yield _Listed(name, shape, type, reader.scalar(_U64, f"tensor {name!r}: offset"), at)
+        yield _Listed(name, shape, type, reader.scalar(_U64, f"tensor {shown(name)}: offset"), at)
 
 
 def _read_shape(reader: _Reader, name: str) -> tuple[int, ...]:
-    field, at = f"tensor {name!r}: dimension count", reader.position
+    field, at = f"tensor {shown(name)}: dimension count", reader.position
     n_dims = reader.scalar(_U32, field)
     if n_dims > limits.MAX_DIMS:
         raise reader.fail(field, f"is {n_dims}, at most {limits.MAX_DIMS} are allowed", at)
     dims = []
     for axis in range(n_dims):
-        field, at = f"tensor {name!r}: dimension {axis}", reader.position
+        field, at = f"tensor {shown(name)}: dimension {axis}", reader.position
         dims.append(reader.scalar(_U64, field))
         if not 0 < dims[-1] <= limits.MAX_ELEMENTS:
             raise reader.fail(field, f"is {dims[-1]}, must be from 1 to 2^48", at)
@@ -312,7 +295,7 @@ def _read_shape(reader: _Reader, name: str) -> tuple[int, ...]:
 
 
 def _read_tensor_type(reader: _Reader, name: str) -> TensorType:
-    field, at = f"tensor {name!r}: type", reader.position
+    field, at = f"tensor {shown(name)}: type", reader.position
     number = reader.scalar(_U32, field)
     if number in _TENSOR_TYPES:
         return _TENSOR_TYPES[number]
@@ -328,7 +311,7 @@ def _placed(
     """Tensors with their offsets in the file, each checked against the file and one another."""
     tensors = {}
     for tensor in listed:
-        field = f"tensor {tensor.name!r} (byte {tensor.at})"
+        field = f"tensor {shown(tensor.name)} (byte {tensor.at})"
         nbytes = checked_byte_count(file.path, field, tensor.type, tensor.shape)
         if tensor.offset % alignment:
             problem = f"offset {tensor.offset} is no multiple of the alignment {alignment}"

@@ -25,7 +25,7 @@ class MappedFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        descriptor = _open_regular(path)
+        descriptor = open_regular(path)
         try:
             self.size = os.fstat(descriptor).st_size
             if self.size == 0:
@@ -57,7 +57,7 @@ class MappedFile:
             return
 
 
-def _open_regular(path: Path) -> int:
+def open_regular(path: Path) -> int:
     """A descriptor of a regular file; a pipe or device is refused, since opening it could wait."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.errors import FormatError
+from pellucid.formats.shown import shown
 
 T = TypeVar("T")
 _REQUIRED: Any = object()
@@ -56,7 +57,7 @@ class Metadata(Mapping[str, Any]):
     def error(self, key: str, problem: str, mend: str = _MEND) -> FormatError:
         """An error about one key, for the caller to raise."""
         where = f" (byte {self._offsets[key]})" if key in self._offsets else ""
-        return FormatError(self.path, f"key {key!r}{where}", problem, mend)
+        return FormatError(self.path, f"key {shown(key)}{where}", problem, mend)
 
     @overload
     def integer(self, key: str, *, low: int = ..., high: int = ...) -> int: ...
@@ -72,7 +73,7 @@ class Metadata(Mapping[str, Any]):
         if isinstance(value, bool) or not isinstance(value, int):
             raise self._wrong(key, "an integer")
         if not low <= value <= high:
-            raise self.error(key, f"is {value}, must be from {low} to {high}")
+            raise self.error(key, f"is {shown(value)}, must be from {low} to {high}")
         return value
 
     @overload
@@ -91,7 +92,7 @@ class Metadata(Mapping[str, Any]):
         except OverflowError:
             number = np.inf
         if not np.isfinite(number):
-            raise self.error(key, f"is {value}, must be finite")
+            raise self.error(key, f"is {shown(value)}, must be finite")
         return number
 
     @overload
@@ -137,19 +138,6 @@ class Metadata(Mapping[str, Any]):
         """A list of numbers, as float64 [n]. GGUF arrays must be floating point, as scores are."""
         kinds = "fiu" if isinstance(self.get(key), list) else "f"
         return self._array(key, default, kinds, np.float64, "an array of floating-point numbers")
-
-    @overload
-    def section(self, key: str) -> Metadata: ...
-    @overload
-    def section(self, key: str, default: T) -> Metadata | T: ...
-    def section(self, key: str, default: Any = _REQUIRED) -> Any:
-        """A JSON object within `config.json`."""
-        value = self._get(key, default)
-        if value is default:
-            return value
-        if not isinstance(value, dict):
-            raise self._wrong(key, "an object")
-        return Metadata(self.path, value)
 
     def _get(self, key: str, default: Any) -> Any:
         value = self._values.get(key)

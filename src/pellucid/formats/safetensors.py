@@ -17,6 +17,7 @@ from typing import Any
 from pellucid.core.errors import FormatError, UnsupportedError
 from pellucid.formats import limits
 from pellucid.formats.mapped import MappedFile
+from pellucid.formats.shown import shown
 from pellucid.formats.strict_json import parse_json_object
 from pellucid.formats.tensors import TensorInfo, check_no_overlap, checked_byte_count
 from pellucid.quant.types import TensorType
@@ -93,7 +94,7 @@ def _notes(file: MappedFile, notes: Any) -> dict[str, str]:
 def _tensor(
     file: MappedFile, name: str, entry: Any, data_start: int, file_number: int
 ) -> TensorInfo:
-    field = f"tensor {name[:200]!r}"
+    field = f"tensor {shown(name)}"
     if not name:
         raise FormatError(file.path, field, "has an empty name")
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
@@ -115,7 +116,7 @@ def _type(file: MappedFile, field: str, dtype: Any) -> TensorType:
         raise FormatError(file.path, f"{field}: dtype", "must be a string")
     if dtype not in DTYPES:
         raise UnsupportedError(
-            f"{file.path}: {field}: dtype {dtype[:50]!r} is unknown; convert it to one of "
+            f"{file.path}: {field}: dtype {shown(dtype)} is unknown; convert it to one of "
             f"{' '.join(DTYPES)}"
         )
     return DTYPES[dtype]
@@ -132,7 +133,7 @@ def _naturals(file: MappedFile, field: str, value: Any, limit: int) -> tuple[int
 def _range(file: MappedFile, field: str, value: Any, data_start: int) -> tuple[int, int]:
     offsets = _naturals(file, field, value, 2)
     if len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise FormatError(file.path, field, f"must be [begin, end], not {list(offsets)}")
+        raise FormatError(file.path, field, f"must be [begin, end], not {shown(list(offsets))}")
     if data_start + offsets[1] > file.size:
         problem = f"ends at byte {data_start + offsets[1]}, the file has {file.size} bytes"
         raise FormatError(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from pellucid.core.errors import FormatError
-from pellucid.formats.limits import MAX_JSON_BYTES, MAX_JSON_VALUES
+from pellucid.formats.limits import MAX_JSON_BYTES, MAX_JSON_LISTS, MAX_JSON_VALUES
+from pellucid.formats.mapped import open_regular
+from pellucid.formats.shown import shown
 
 
 class _RefusedError(Exception):
@@ -17,23 +20,20 @@ class _RefusedError(Exception):
 def read_json_object(path: Path) -> dict[str, Any]:
     """The JSON object that a whole file holds.
 
-    Raises `FormatError` when the file is missing, too large or not such an object.
+    Raises `BadInput` when the file cannot be opened, `FormatError` when it is too large or not such
+    an object.
     """
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_JSON_BYTES + 1)
-    except OSError as error:
-        raise FormatError(path, "file", f"cannot be read: {error.strerror}", "check it") from error
-    if len(text) > MAX_JSON_BYTES:
-        raise FormatError(path, "file", f"has more than {MAX_JSON_BYTES} bytes")
-    return parse_json_object(path, "JSON", text)
+    descriptor = open_regular(path)
+    with os.fdopen(descriptor, "rb") as file:
+        size = os.fstat(descriptor).st_size
+        if size > MAX_JSON_BYTES:
+            raise FormatError(path, "file", f"has {size} bytes, at most {MAX_JSON_BYTES} allowed")
+        return parse_json_object(path, "JSON", file.read(size))
 
 
 def parse_json_object(path: Path, field: str, text: bytes) -> dict[str, Any]:
     """The JSON object in `text`, UTF-8; `field` names it in a `FormatError`."""
-    # A cheap upper bound of the number of values, before any of them takes memory.
-    if text.count(b",") + text.count(b"[") + text.count(b"{") > MAX_JSON_VALUES:
-        raise FormatError(path, field, f"has more than {MAX_JSON_VALUES} values")
+    _check_size(path, field, text)
     try:
         value = json.loads(
             text.decode(), object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant
@@ -53,16 +53,27 @@ def parse_json_object(path: Path, field: str, text: bytes) -> dict[str, Any]:
     return value
 
 
+def _check_size(path: Path, field: str, text: bytes) -> None:
+    """Cheap upper bounds of the numbers of values and lists, before any of them takes memory."""
+    objects = text.count(b"{")
+    if text.count(b",") + objects > MAX_JSON_VALUES:
+        raise FormatError(path, field, f"has more than {MAX_JSON_VALUES} values")
+    if text.count(b"[") > MAX_JSON_LISTS + 2 * objects:  # a tensor has two: shape and offsets
+        raise FormatError(path, field, f"has more than {MAX_JSON_LISTS} lists of no tensor")
+
+
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if not pairs:
+        return {}
     result = dict(pairs)
     if len(result) == len(pairs):
         return result
     seen = set()
     for key, _ in pairs:
         if key in seen:
-            raise _RefusedError(f"key {key[:200]!r} occurs twice")
+            break
         seen.add(key)
-    raise AssertionError("a dictionary lost a key that no pair repeats")
+    raise _RefusedError(f"key {shown(key)} occurs twice")
 
 
 def _refuse_constant(name: str) -> Any:

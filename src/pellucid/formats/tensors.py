@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pellucid.core.errors import FormatError
 from pellucid.formats.limits import MAX_ELEMENTS
+from pellucid.formats.shown import shown
 from pellucid.quant.types import TensorType, byte_count
 
 
@@ -55,6 +56,6 @@ def check_no_overlap(path: Path, tensors: Iterable[TensorInfo]) -> None:
         if after.offset < before.stop:
             raise FormatError(
                 path,
-                f"tensor {after.name!r} (byte {after.offset})",
-                f"overlaps tensor {before.name!r}, which ends at byte {before.stop}",
+                f"tensor {shown(after.name)} (byte {after.offset})",
+                f"overlaps tensor {shown(before.name)}, which ends at byte {before.stop}",
             )
