@@ -12,7 +12,7 @@ One order of arguments: the activations first, then the weights, then plain data
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -31,13 +31,16 @@ Weight: TypeAlias = Any  # a backend's prepared weight
 class HostTensor:
     """A weight as it lies in its file: `data` holds the bytes of `shape` in `type`'s blocks.
 
-    `shape` is in NumPy order: a linear layer's weight is (out_features, in_features).
+    `shape` is in NumPy order: a linear layer's weight is (out_features, in_features). `release`
+    gives the memory of a mapped file's pages back once a backend has its own form of them; they
+    are loaded again when next touched.
     """
 
     name: str
     shape: tuple[int, ...]
     type: TensorType
     data: NDArray[np.uint8]
+    release: Callable[[], None] | None = None
 
 
 class Ops(ABC):
@@ -58,6 +61,13 @@ class Ops(ABC):
     @abstractmethod
     def to_numpy(self, x: Array) -> NDArray[np.float32]:
         """The values of `x`, float32 [rows, features]."""
+
+    def compile(self, forward: Callable[[Step], Array]) -> Callable[[Step], Array]:
+        """`forward` in the form in which this backend runs it step after step.
+
+        `forward` may use its step's fields only as arguments of operations.
+        """
+        return forward
 
     # Tokens in, rows out
 
