@@ -1,0 +1,219 @@
+"""Tokenizer: text to ids and back, whatever file the vocabulary came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pellucid.core.errors import BadInput
+from pellucid.text.added import AddedToken, AddedTokens, Fragment
+from pellucid.text.encoders import Encoder
+from pellucid.text.gguf_build import build_encoder
+from pellucid.text.gguf_vocab import GgufTokenizer, read_gguf_tokenizer
+from pellucid.text.vocabulary import TokenKind, Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One token of a text. `start` and `end` count characters of the text (equal where the
+    token stands for nothing in it, as BOS does); tokens that share a character's bytes share its
+    offsets. `text` is the token's own bytes read as UTF-8."""
+
+    id: int
+    text: str
+    bytes: bytes
+    start: int
+    end: int
+
+
+class Tokenizer:
+    """Text to token ids and back. Immutable, and safe to share between threads.
+
+    `bos_id`, and `eos_ids` (every token that ends an answer, the file's own first), are ids;
+    `add_bos` and `add_eos` say whether `encode` adds them; `special_ids` are the control tokens,
+    which text never becomes unless `parse_special` is given.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        encoder: Encoder,
+        *,
+        bos_id: int | None,
+        eos_ids: tuple[int, ...],
+        prefix_ids: tuple[int, ...] = (),
+        suffix_ids: tuple[int, ...] = (),
+        user_defined: Iterable[AddedToken] = (),
+        control: Iterable[AddedToken] = (),
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.vocab_size = len(vocabulary)
+        self.bos_id = bos_id
+        self.eos_ids = eos_ids
+        self.add_bos = bos_id is not None and bos_id in prefix_ids
+        self.add_eos = bool(suffix_ids)
+        self._prefix_ids = prefix_ids
+        self._suffix_ids = suffix_ids
+        self._encoder = encoder
+        self._user_defined = tuple(user_defined)
+        self._control = tuple(control)
+
+    @classmethod
+    def from_gguf(cls, metadata: Mapping[str, object], path: str | Path) -> Tokenizer:
+        """The tokenizer of a GGUF file with these metadata; `path` is for messages.
+
+        Raises `FormatError` and `UnsupportedError`, naming the file and the field.
+        """
+        source = read_gguf_tokenizer(metadata, path)
+        user_defined = _added(source, TokenKind.USER_DEFINED)
+        control = _added(source, TokenKind.CONTROL, TokenKind.UNKNOWN)
+        return cls(
+            source.vocabulary,
+            build_encoder(source),
+            bos_id=source.bos_id,
+            eos_ids=source.eos_ids,
+            prefix_ids=(source.bos_id,) if source.add_bos and source.bos_id is not None else (),
+            suffix_ids=source.eos_ids[:1] if source.add_eos else (),
+            user_defined=user_defined,
+            control=control,
+        )
+
+    @cached_property
+    def special_ids(self) -> frozenset[int]:
+        return frozenset(self.vocabulary.ids_of_kind(TokenKind.CONTROL, TokenKind.UNKNOWN))
+
+    @cached_property
+    def _text_splitter(self) -> AddedTokens:
+        return AddedTokens(self._user_defined)
+
+    @cached_property
+    def _special_splitter(self) -> AddedTokens:
+        return AddedTokens((*self._user_defined, *self._control))
+
+    @cached_property
+    def control_tokens(self) -> AddedTokens:
+        """The control tokens alone, to split rendered chat templates by."""
+        return AddedTokens(self._control)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal exactly for tokenizers whose ids mean the same."""
+        return self.vocabulary.fingerprint
+
+    def encode(
+        self, text: str | bytes, *, parse_special: bool = False, add_special: bool = True
+    ) -> list[int]:
+        """Token ids of `text`. Control tokens spelled in it are text, unless `parse_special`.
+        `add_special` adds BOS and EOS where the file says so.
+
+        In bytes, each byte that is not UTF-8 becomes U+FFFD. Raises `BadInput` at a lone
+        surrogate, which is no character.
+        """
+        ids = list(self._prefix_ids) if add_special else []
+        ids += self.encode_fragment(as_text(text), parse_special=parse_special)
+        if add_special:
+            ids += self._suffix_ids
+        return ids
+
+    def encode_fragment(
+        self, text: str, *, at_start: bool = True, parse_special: bool = False
+    ) -> list[int]:
+        """Ids of a stretch of text, nothing added; `at_start`: no text or token precedes it."""
+        ids: list[int] = []
+        for fragment in self._split(text, parse_special):
+            if fragment.token is not None:
+                ids.append(fragment.token.id)
+            else:
+                ids += self._encoder.ids(fragment.text, at_start and fragment.start == 0)
+        return ids
+
+    def pieces(
+        self, text: str | bytes, *, parse_special: bool = False, add_special: bool = True
+    ) -> list[Piece]:
+        """The same tokens as `encode`, each with its bytes and where it stands in the text."""
+        text = as_text(text)
+        pieces = [self._piece(token, 0, 0) for token in self._prefix_ids if add_special]
+        for fragment in self._split(text, parse_special):
+            start = fragment.start
+            if fragment.token is not None:
+                pieces.append(self._piece(fragment.token.id, start, start + len(fragment.text)))
+                continue
+            ids, spans = self._encoder.spans(fragment.text, start == 0)
+            for token, (left, right) in zip(ids, spans, strict=True):
+                pieces.append(self._piece(token, start + left, start + right))
+        pieces += [
+            self._piece(token, len(text), len(text)) for token in self._suffix_ids if add_special
+        ]
+        return pieces
+
+    def decode(
+        self, ids: Sequence[int], skip_special_tokens: bool = True, *, continuation: bool = False
+    ) -> str:
+        """The text of `ids`. Bytes that are no UTF-8 become U+FFFD. `continuation`: the ids go on
+        from others, so that a leading space is theirs and stays.
+
+        Raises `BadInput` at an id the vocabulary does not have.
+        """
+        data = b"".join(self._visible_bytes(ids, skip_special_tokens))
+        if self.vocabulary.strip_prefix_space and not continuation and data.startswith(b" "):
+            data = data[1:]
+        return data.decode("utf-8", "replace")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes a token stands for; a control token's are its name's."""
+        self.check_id(token_id)
+        return self.vocabulary.token_bytes(token_id)
+
+    def token_text(self, token_id: int) -> str:
+        """The token as text, U+FFFD where it is part of a character."""
+        return self.token_bytes(token_id).decode("utf-8", "replace")
+
+    def check_id(self, token_id: int) -> None:
+        if not 0 <= token_id < self.vocab_size:
+            raise BadInput(
+                f"{token_id} is no token id: this vocabulary has ids 0 to {self.vocab_size - 1}"
+            )
+
+    def _visible_bytes(self, ids: Sequence[int], skip_special: bool) -> Iterator[bytes]:
+        for token_id in ids:
+            self.check_id(token_id)
+            if not (skip_special and self.vocabulary.is_special(token_id)):
+                yield self.vocabulary.token_bytes(token_id)
+
+    def _piece(self, token_id: int, start: int, end: int) -> Piece:
+        data = self.vocabulary.token_bytes(token_id)
+        return Piece(token_id, data.decode("utf-8", "replace"), data, start, end)
+
+    def _split(self, text: str, parse_special: bool) -> Iterator[Fragment]:
+        return (self._special_splitter if parse_special else self._text_splitter).split(text)
+
+
+def as_text(text: str | bytes) -> str:
+    """`text` with every invalid byte replaced by U+FFFD; BadInput at a lone surrogate."""
+    if isinstance(text, bytes | bytearray | memoryview):
+        escaped = bytes(text).decode("utf-8", "surrogateescape")
+        return "".join("\ufffd" if "\udc80" <= char <= "\udcff" else char for char in escaped)
+    if not isinstance(text, str):
+        raise BadInput(f"text must be a string or UTF-8 bytes, not {type(text).__name__}")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise BadInput(
+            f"the text has a lone surrogate (U+{ord(text[error.start]):04X}) at character "
+            f"{error.start}, which is no character: remove it or send the whole pair"
+        ) from None
+    return text
+
+
+def _added(source: GgufTokenizer, *kinds: TokenKind) -> list[AddedToken]:
+    return [
+        AddedToken(
+            source.vocabulary.tokens[token_id],
+            token_id,
+            lstrip=token_id in source.lstrip,
+            rstrip=token_id in source.rstrip,
+        )
+        for token_id in source.vocabulary.ids_of_kind(*kinds)
+    ]
