@@ -6,6 +6,7 @@ computes must not be dropped because nobody thought of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +17,10 @@ from pellucid.formats.checkpoint import Checkpoint
 T = TypeVar("T", int, float, bool, str)
 
 _MISSING = object()
+
+# Far beyond any model; a damaged file may claim billions, and each layer or head takes memory.
+MAX_LAYERS = 4096
+MAX_HEADS = 4096
 
 # Keys of a config.json that say nothing about what the model computes.
 HARMLESS_CONFIG_KEYS = frozenset(
@@ -44,6 +49,17 @@ def vocabulary(fields: Fields, checkpoint: Checkpoint) -> int:
     return fields.whole("vocab_size", table.shape[0])
 
 
+def equal_heads(fields: Fields, d_model: int, n_heads: int) -> int:
+    """Features of a head where the heads together have the model's width."""
+    if d_model % n_heads:
+        raise FormatError(
+            fields.path,
+            "attention heads",
+            f"a width of {d_model} does not divide into {n_heads} heads",
+        )
+    return d_model // n_heads
+
+
 class Fields:
     """A configuration, key by key. `prefix` is put before every key (GGUF's architecture)."""
 
@@ -57,6 +73,10 @@ class Fields:
 
     def __contains__(self, key: str) -> bool:
         return self._values.get(key) is not None
+
+    def given(self, key: str) -> bool:
+        """Whether the key is there at all, be it null."""
+        return key in self._values
 
     def raw(self, key: str) -> Any:
         """The value as it stands, or None; the caller checks its form."""
@@ -76,11 +96,40 @@ class Fields:
     def number(self, key: str, default: float | None = None) -> float:
         return self._typed(key, float, default)
 
+    def positive(self, key: str, default: float | None = None) -> float:
+        """A finite number above 0."""
+        value = self._typed(key, float, default)
+        if not 0.0 < value < math.inf:
+            raise FormatError(
+                self.path, self.prefix + key, f"{value!r} is not a finite number above 0"
+            )
+        return value
+
     def flag(self, key: str, default: bool | None = None) -> bool:
         return self._typed(key, bool, default)
 
     def text(self, key: str, default: str | None = None) -> str:
         return self._typed(key, str, default)
+
+    def layers(self, key: str) -> int:
+        """How many layers the model has."""
+        return self.whole(key, high=MAX_LAYERS)
+
+    def heads(self, key: str, default: int | None = None) -> int:
+        """A number of attention heads."""
+        return self.whole(key, default, high=MAX_HEADS)
+
+    def everything(self) -> dict[str, Any]:
+        """All values but nulls, from here on the caller's to account for."""
+        self._seen.update(self._values)
+        return {key: value for key, value in self._values.items() if value is not None}
+
+    def section(self, key: str) -> Fields:
+        """The configuration nested under `key`, empty when there is none."""
+        value = self.raw(key)
+        if not isinstance(value, Mapping | None):
+            raise FormatError(self.path, self.prefix + key, "is not an object")
+        return Fields(value or {}, f"{self.path}: {key}")
 
     def wholes(self, key: str, count: int) -> tuple[int, ...]:
         """One number for every layer, or one number that serves them all."""
@@ -90,13 +139,21 @@ class Fields:
             raise FormatError(self.path, self.prefix + key, f"{count} whole numbers were expected")
         return tuple(int(item) for item in items)
 
+    def either(self, *keys: str) -> str:
+        """Which of several names for one value the configuration has; they may not disagree."""
+        present = [key for key in keys if key in self]
+        values = [self.raw(key) for key in present]
+        if any(value != values[0] for value in values):
+            raise FormatError(self.path, " and ".join(present), f"are one thing, not {values}")
+        return present[0] if present else keys[0]
+
     def only(self, key: str, *allowed: Any) -> None:
         """Refuse `key` by name unless it is absent or one of the values implemented."""
         value = self.raw(key)
         if value is not None and value not in allowed:
+            mend = f"only {', '.join(map(repr, allowed))}" if allowed else "leave it out"
             raise UnsupportedError(
-                f"{self.path}: {self.prefix}{key} = {value!r} is not implemented "
-                f"(only {', '.join(map(repr, allowed))})"
+                f"{self.path}: {self.prefix}{key} = {value!r} is not implemented ({mend})"
             )
 
     def harmless(self, keys: Iterable[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,16 @@ from pellucid.ops.vocabulary import HostTensor, Ops, Weight
 from pellucid.quant.types import TensorType
 
 Float32 = NDArray[np.float32]
+
+# Checkpoints of the same weights begin their names otherwise: a base model leaves the prefix of
+# the model with a head off, one that also sees puts its language model under its own.
+_PREFIXES = (
+    ("transformer.", ""),
+    ("model.", ""),
+    ("model.", "model.language_model."),
+    ("model.", "language_model.model."),
+    ("lm_head.", "language_model.lm_head."),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +107,7 @@ def _host_tensors(
     checkpoint: Checkpoint, wanted: list[Tensor], used: set[str]
 ) -> Iterator[HostTensor]:
     for tensor in wanted:
-        stored = tensor.name if checkpoint.kind == "gguf" else tensor.hf
+        stored = tensor.name if checkpoint.kind == "gguf" else _hf_name(checkpoint, tensor.hf)
         info = checkpoint.tensors.get(stored)
         if info is None:
             if tensor.optional:
@@ -104,6 +115,12 @@ def _host_tensors(
             raise FormatError(checkpoint.path, f"tensor {stored}", "is missing")
         used.add(stored)
         yield _host_tensor(checkpoint, tensor, info)
+
+
+def _hf_name(checkpoint: Checkpoint, name: str) -> str:
+    """The name that a Hugging Face checkpoint has `name` under."""
+    others = (new + name[len(old) :] for old, new in _PREFIXES if name.startswith(old))
+    return next((found for found in (name, *others) if found in checkpoint.tensors), name)
 
 
 def _host_tensor(checkpoint: Checkpoint, tensor: Tensor, info: TensorInfo) -> HostTensor:
@@ -116,7 +133,13 @@ def _host_tensor(checkpoint: Checkpoint, tensor: Tensor, info: TensorInfo) -> Ho
             f"has shape {list(info.shape)} where the configuration asks for {list(expected)}",
         )
     if not converted:
-        return HostTensor(tensor.name, tensor.shape, info.type, checkpoint.raw(info.name))
+        return HostTensor(
+            tensor.name,
+            tensor.shape,
+            info.type,
+            checkpoint.raw(info.name),
+            partial(checkpoint.release, info.name),
+        )
     assert tensor.convert is not None
     array = np.ascontiguousarray(tensor.convert(checkpoint.read(info.name)), np.float32)
     data = array.reshape(-1).view(np.uint8)
