@@ -196,7 +196,7 @@ def _content(file: MappedFile) -> Kind:
 
 def _is_pickle(head: bytes) -> bool:
     """A pickle of protocol 2 or later, or the zip archive that torch.save writes around one."""
-    return head.startswith(b"PK\x03\x04") or (head[0] == 0x80 and head[1:2] in b"\2\3\4\5")
+    return head.startswith((b"PK\x03\x04", b"\x80\2", b"\x80\3", b"\x80\4", b"\x80\5"))
 
 
 def _open_folder(path: Path, on_error: ExitStack) -> Checkpoint:

@@ -72,12 +72,9 @@ def _exists(path: Path) -> bool:
 
 
 def _weight_map(index: Path) -> dict[str, str]:
-    weight_map = read_json_object(index).get("weight_map")
+    weight_map = read_json_object(index, MAX_TENSORS).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise FormatError(index, "weight_map", "must map tensor names to file names")
-    if len(weight_map) > MAX_TENSORS:
-        problem = f"lists {len(weight_map)} tensors, at most {MAX_TENSORS} are allowed"
-        raise FormatError(index, "weight_map", problem)
     for tensor, name in weight_map.items():
         if not _is_plain_name(name):
             field = f"weight_map[{shown(tensor)}]"

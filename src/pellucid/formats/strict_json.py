@@ -17,7 +17,7 @@ class _RefusedError(Exception):
     """Why a JSON text is not acceptable."""
 
 
-def read_json_object(path: Path) -> dict[str, Any]:
+def read_json_object(path: Path, max_values: int = MAX_JSON_VALUES) -> dict[str, Any]:
     """The JSON object that a whole file holds.
 
     Raises `BadInput` when the file cannot be opened, `FormatError` when it is too large or not such
@@ -28,12 +28,14 @@ def read_json_object(path: Path) -> dict[str, Any]:
         size = os.fstat(descriptor).st_size
         if size > MAX_JSON_BYTES:
             raise FormatError(path, "file", f"has {size} bytes, at most {MAX_JSON_BYTES} allowed")
-        return parse_json_object(path, "JSON", file.read(size))
+        return parse_json_object(path, "JSON", file.read(size), max_values)
 
 
-def parse_json_object(path: Path, field: str, text: bytes) -> dict[str, Any]:
+def parse_json_object(
+    path: Path, field: str, text: bytes, max_values: int = MAX_JSON_VALUES
+) -> dict[str, Any]:
     """The JSON object in `text`, UTF-8; `field` names it in a `FormatError`."""
-    _check_size(path, field, text)
+    _check_size(path, field, text, max_values)
     try:
         value = json.loads(
             text.decode(), object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant
@@ -53,11 +55,11 @@ def parse_json_object(path: Path, field: str, text: bytes) -> dict[str, Any]:
     return value
 
 
-def _check_size(path: Path, field: str, text: bytes) -> None:
+def _check_size(path: Path, field: str, text: bytes, max_values: int) -> None:
     """Cheap upper bounds of the numbers of values and lists, before any of them takes memory."""
     objects = text.count(b"{")
-    if text.count(b",") + objects > MAX_JSON_VALUES:
-        raise FormatError(path, field, f"has more than {MAX_JSON_VALUES} values")
+    if text.count(b",") + objects > max_values:
+        raise FormatError(path, field, f"has more than {max_values} values")
     if text.count(b"[") > MAX_JSON_LISTS + 2 * objects:  # a tensor has two: shape and offsets
         raise FormatError(path, field, f"has more than {MAX_JSON_LISTS} lists of no tensor")
 

@@ -22,7 +22,10 @@ FIRST_SAFETENSORS_ONLY = 1000
 
 
 class TensorType(IntEnum):
-    """How a tensor's elements are stored; the numbers are those of GGUF files."""
+    """How a tensor's elements are stored; the numbers are those of GGUF files.
+
+    Q8_1 and Q8_K (9 and 15) are missing: they are for activations and no file holds them.
+    """
 
     F32 = 0
     F16 = 1
@@ -31,13 +34,11 @@ class TensorType(IntEnum):
     Q5_0 = 6
     Q5_1 = 7
     Q8_0 = 8
-    Q8_1 = 9
     Q2_K = 10
     Q3_K = 11
     Q4_K = 12
     Q5_K = 13
     Q6_K = 14
-    Q8_K = 15
     IQ2_XXS = 16
     IQ2_XS = 17
     IQ3_XXS = 18
@@ -138,8 +139,6 @@ LAYOUTS: dict[TensorType, BlockLayout] = {
 
 # Types that can be listed and skipped, but not read.
 LISTED_LAYOUTS: dict[TensorType, BlockLayout] = {
-    TensorType.Q8_1: _opaque(32, 36),
-    TensorType.Q8_K: _opaque(QK_K, 292),
     TensorType.IQ2_XXS: _opaque(QK_K, 66),
     TensorType.IQ2_XS: _opaque(QK_K, 74),
     TensorType.IQ3_XXS: _opaque(QK_K, 98),

@@ -1,0 +1,1 @@
+"""Hostile model files, made anew wherever they are needed; see README.md."""
