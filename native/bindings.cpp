@@ -1,6 +1,7 @@
 // The one door between Python and the native code.
 #include <nanobind/nanobind.h>
 
+#include "kernels/matmul/bindings.h"
 #include "machine.h"
 
 namespace nb = nanobind;
@@ -16,4 +17,5 @@ NB_MODULE(_native, m) {
         return found;
       },
       "Instruction-set extensions the kernels choose by: name -> offered by this processor.");
+  pellucid::bind_matmul(m);
 }

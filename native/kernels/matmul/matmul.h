@@ -6,12 +6,16 @@
 //     which thread computes which outputs.
 //  2. Activations are quantised by row and block, never by batch, and one numeric path serves
 //     every number of rows.
-//  3. Weights are packed once, into groups of outputs that the kernels stream in order.
+//  3. Weights are packed once, into groups of outputs that the kernels stream in order. The layout
+//     is the same for every instruction set, and so is the order of the arithmetic: all of them
+//     give the same bits.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+
+#include "kernels/dispatch.h"
 
 namespace pellucid {
 
@@ -21,24 +25,40 @@ enum class TensorType : int32_t {
   q4_k = 12, q5_k = 13, q6_k = 14, bf16 = 30,
 };
 
-// How a kernel wants its activations.
+// How a weight wants the activations it is multiplied with.
 enum class ActivationKind : uint8_t {
-  int8,  // blocks of 32: int8 values, an f32 scale, the sum of the values
-  f32,   // as they are
+  int8,  // `Activations::blocks`
+  f32,   // `Activations::f32`
 };
 
-// Rows of activations in the form a kernel reads. Buffers belong to the caller; `quantize_row`
-// fills one row, so that rows may be prepared by any thread in any order.
+constexpr int64_t kBlock = 32;  // values in a block of activations
+
+// A block of activations: x[i] ~ scale * q[i]. One cache line holds all that a kernel asks of it.
+struct alignas(64) ActivationBlock {
+  int8_t q[kBlock];     // -127 .. 127
+  float scale;          // max |x| / 127
+  float scaled_sum;     // scale * sum(q)
+  int32_t start;        // where integer sums start: kMagicBits - 128 * sum(q)
+  int32_t start_half[2];  // the same for q[0..15] and q[16..31]
+  int32_t unused[3];
+};
+static_assert(sizeof(ActivationBlock) == 64);
+
+// An integer n, |n| < 2^22, added to these bits and read as a float is 1.5 * 2^23 + n. So one fused
+// multiply-add, n' * d - kMagic * d, both converts n and scales it, rounding once.
+constexpr int32_t kMagicBits = 0x4b400000;
+constexpr float kMagic = 12582912.0f;
+
+// Rows of activations. Buffers belong to the caller, who fills what the weights at hand want:
+// `quantize_row` makes the blocks of one row, so any thread may prepare any row.
 struct Activations {
   int64_t rows = 0;
-  int64_t k = 0;                    // a multiple of 32 for int8
-  const float* f32 = nullptr;       // [rows][k]
-  const int8_t* q = nullptr;        // [rows][k]
-  const float* scale = nullptr;     // [rows][k / 32]
-  const int16_t* sum16 = nullptr;   // [rows][k / 16]: sums of 16 values
+  int64_t k = 0;
+  const float* f32 = nullptr;               // [rows][k]
+  const ActivationBlock* blocks = nullptr;  // [rows][k / 32], aligned to 64 bytes
 };
 
-// A weight (n_out, k) in the layout of the kernel that the dispatch table chose.
+// A weight (n_out, k), packed.
 class PackedWeight {
  public:
   virtual ~PackedWeight() = default;
@@ -46,23 +66,34 @@ class PackedWeight {
   int64_t k = 0;
   TensorType type = TensorType::f32;      // as stored in the file
   ActivationKind activations = ActivationKind::f32;
+  Simd simd = Simd::generic;              // whose kernels multiply
   int64_t group = 0;                      // outputs in a group: the unit of work of a thread
   int64_t n_groups() const { return (n_out + group - 1) / group; }
   virtual size_t bytes() const = 0;       // bytes streamed for one reading of the whole weight
 
-  // out[r * ldo + o] (+)= sum_k x[r][k] W[o][k] + bias[o], for the outputs o of groups
-  // [group_begin, group_end) and all rows of x. `add` adds to what `out` holds (a residual).
+  // out[r * ldo + o] = sum_k x[r][k] W[o][k] (+ bias[o]) (+ out[r * ldo + o], if `add`), summed in
+  // this order, for the outputs o of groups [group_begin, group_end) and all rows of x. `bias` is
+  // [n_out] or null. Calls on disjoint groups may run at the same time. Throws
+  // std::invalid_argument when x does not fit, naming the dimension.
   virtual void multiply(const Activations& x, const float* bias, float* out, int64_t ldo, bool add,
                         int64_t group_begin, int64_t group_end) const = 0;
 };
 
-// Packs n_out rows of `type` blocks. Throws std::invalid_argument naming the dimension when k is
-// no multiple of the block.
+// Packs n_out rows of `type` blocks, read from `raw` (no alignment needed) once and not kept.
+// Throws std::invalid_argument naming the dimension when k is no multiple of the block, or when the
+// type has no kernels.
 std::unique_ptr<PackedWeight> pack_weight(TensorType type, const uint8_t* raw, int64_t n_out,
                                           int64_t k);
+std::unique_ptr<PackedWeight> pack_weight(TensorType type, const uint8_t* raw, int64_t n_out,
+                                          int64_t k, Simd simd);
 
-// One row of k values (k a multiple of 32): scale = max|x| / 127 by block, q = round(x / scale),
-// half to even; sum16 the sums of 16 neighbours.
-void quantize_row(const float* x, int64_t k, int8_t* q, float* scale, int16_t* sum16);
+// Whether `pack_weight` takes this type.
+bool can_pack(TensorType type);
+
+// The k / 32 blocks of one row of k values (k a multiple of 32): scale = max|x| / 127 by block,
+// q = round(x / scale), half to even. A block whose largest magnitude is below 2^-100 is all zero.
+// One that holds an infinity or NaN has scale NaN, which makes that row's outputs NaN, no other's.
+void quantize_row(const float* x, int64_t k, ActivationBlock* blocks);
+void quantize_row(const float* x, int64_t k, ActivationBlock* blocks, Simd simd);
 
 }  // namespace pellucid

@@ -1,0 +1,120 @@
+#include "kernels/matmul/bindings.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kernels/matmul/layout.h"
+
+namespace nb = nanobind;
+
+namespace pellucid {
+namespace {
+
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Rows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Vector = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Output = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// Quantised rows, in memory that is theirs.
+class QuantizedRows {
+ public:
+  QuantizedRows(const Rows& x, const std::string& simd)
+      : rows_(static_cast<int64_t>(x.shape(0))), k_(static_cast<int64_t>(x.shape(1))) {
+    if (k_ % kBlock)
+      throw std::invalid_argument("activations have k = " + std::to_string(k_) +
+                                  ", which is no multiple of " + std::to_string(kBlock));
+    const Simd chosen = simd_named(simd);
+    blocks_.resize(static_cast<size_t>(rows_ * (k_ / kBlock)));
+    for (int64_t r = 0; r < rows_; ++r)
+      quantize_row(x.data() + r * k_, k_, blocks_.data() + r * (k_ / kBlock), chosen);
+  }
+  Activations view() const { return {rows_, k_, nullptr, blocks_.data()}; }
+  nb::bytes bytes() const { return nb::bytes(blocks_.data(), blocks_.size() * sizeof(ActivationBlock)); }
+
+ private:
+  int64_t rows_, k_;
+  std::vector<ActivationBlock> blocks_;
+};
+
+std::unique_ptr<PackedWeight> pack(int type, const Bytes& raw, int64_t n_out, int64_t k,
+                                   const std::string& simd) {
+  const auto* layout = matmul::find_layout(static_cast<TensorType>(type));
+  // The byte count first: `pack_weight` trusts it.
+  if (layout && n_out > 0 && k > 0 && k % layout->raw_elements == 0) {
+    const __int128 need = static_cast<__int128>(n_out) * (k / layout->raw_elements) * layout->raw_bytes;
+    if (need != static_cast<__int128>(raw.shape(0)))
+      throw std::invalid_argument("raw has " + std::to_string(raw.shape(0)) + " bytes; " +
+                                  std::to_string(n_out) + " x " + std::to_string(k) + " values of " +
+                                  matmul::type_name(layout->type) + " do not");
+  }
+  return pack_weight(static_cast<TensorType>(type), raw.data(), n_out, k, simd_named(simd));
+}
+
+Activations view_of(nb::handle x) {
+  QuantizedRows* quantized;
+  if (nb::try_cast(x, quantized) && quantized) return quantized->view();
+  Rows rows;
+  if (!nb::try_cast(x, rows))
+    throw nb::type_error("x is neither QuantizedRows nor a float32 array of rows and k");
+  return {static_cast<int64_t>(rows.shape(0)), static_cast<int64_t>(rows.shape(1)), rows.data(), nullptr};
+}
+
+void multiply(const PackedWeight& weight, nb::handle x, Output out, std::optional<Vector> bias, bool add,
+              int64_t group_begin, int64_t group_end) {
+  const Activations rows = view_of(x);
+  if (static_cast<int64_t>(out.shape(0)) != rows.rows)
+    throw std::invalid_argument("out has " + std::to_string(out.shape(0)) + " rows, x has " +
+                                std::to_string(rows.rows));
+  if (static_cast<int64_t>(out.shape(1)) < weight.n_out)
+    throw std::invalid_argument("out has " + std::to_string(out.shape(1)) +
+                                " columns, the weight n_out = " + std::to_string(weight.n_out));
+  if (bias && static_cast<int64_t>(bias->shape(0)) != weight.n_out)
+    throw std::invalid_argument("bias has " + std::to_string(bias->shape(0)) +
+                                " values, the weight n_out = " + std::to_string(weight.n_out));
+  const int64_t end = group_end < 0 ? weight.n_groups() : group_end;
+  nb::gil_scoped_release release;
+  weight.multiply(rows, bias ? bias->data() : nullptr, out.data(),
+                  static_cast<int64_t>(out.shape(1)), add, group_begin, end);
+}
+
+}  // namespace
+
+void bind_matmul(nb::module_& parent) {
+  nb::module_ m = parent.def_submodule("matmul", "Packed weights times rows of activations.");
+  nb::class_<QuantizedRows>(m, "QuantizedRows",
+                            "float32 [rows, k] as int8 in blocks of 32, a scale for each.")
+      .def(nb::init<const Rows&, const std::string&>(), nb::arg("x"), nb::arg("simd") = "")
+      .def("bytes", &QuantizedRows::bytes, "The blocks as they lie in memory.");
+  nb::class_<PackedWeight>(m, "Weight", "A weight (n_out, k) in the layout that kernels stream.")
+      .def_ro("n_out", &PackedWeight::n_out)
+      .def_ro("k", &PackedWeight::k)
+      .def_ro("group", &PackedWeight::group)
+      .def_prop_ro("n_groups", &PackedWeight::n_groups)
+      .def_prop_ro("nbytes", &PackedWeight::bytes)
+      .def_prop_ro("simd", [](const PackedWeight& w) { return std::string(simd_name(w.simd)); })
+      .def_prop_ro("wants_int8",
+                   [](const PackedWeight& w) { return w.activations == ActivationKind::int8; })
+      .def("multiply", &multiply, nb::arg("x"), nb::arg("out"), nb::arg("bias").none() = nb::none(),
+           nb::arg("add") = false, nb::arg("group_begin") = 0, nb::arg("group_end") = -1,
+           "out[r, o] = sum_k x[r, k] W[o, k] (+ bias[o]) (+ out[r, o]) for the outputs of groups.");
+  m.def("pack", &pack, nb::arg("type"), nb::arg("raw"), nb::arg("n_out"), nb::arg("k"),
+        nb::arg("simd") = "", "Packs the rows of a tensor of a GGUF type; `raw` is uint8 [bytes].");
+  m.def("considered", [] {
+    std::vector<std::tuple<std::string, bool, std::string>> all;
+    for (const SimdChoice& c : simd_considered()) all.emplace_back(simd_name(c.simd), c.usable, c.why);
+    return all;
+  }, "(instruction set, usable here, why), the least preferred first.");
+  m.def("chosen", [] { return std::string(simd_name(simd_chosen())); });
+}
+
+}  // namespace pellucid

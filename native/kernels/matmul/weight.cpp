@@ -1,0 +1,144 @@
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/matmul/kernels.h"
+#include "kernels/matmul/pack.h"
+
+namespace pellucid {
+namespace matmul {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
+
+int64_t checked_product(int64_t a, int64_t b) {
+  int64_t product;
+  if (__builtin_mul_overflow(a, b, &product)) throw std::bad_alloc();
+  return product;
+}
+
+// Activations of a strip of rows are read once for each group; they should stay in the second-level
+// cache beside the group.
+constexpr int64_t kStripBytes = 512 * 1024;
+
+class LaidOutWeight final : public PackedWeight {
+ public:
+  LaidOutWeight(const Layout& layout, const uint8_t* raw, int64_t n_out_, int64_t k_, Simd simd_)
+      : layout_(layout), kernels_(kernel_set(simd_).kernels(layout.type)) {
+    n_out = n_out_;
+    k = k_;
+    type = layout.type;
+    activations = layout.is_float() ? ActivationKind::f32 : ActivationKind::int8;
+    simd = simd_;
+    group = kLanes;
+    group_bytes_ = layout.group_bytes(k);
+    data_.reset(static_cast<uint8_t*>(::operator new(bytes(), std::align_val_t{64})));
+    std::memset(data_.get(), 0, bytes());
+    for (int64_t g = 0; g < n_groups(); ++g)
+      pack_group(layout, raw, n_out, k, g, data_.get() + g * group_bytes_);
+  }
+
+  size_t bytes() const override {
+    return static_cast<size_t>(checked_product(n_groups(), group_bytes_));
+  }
+
+  void multiply(const Activations& x, const float* bias, float* out, int64_t ldo, bool add,
+                int64_t group_begin, int64_t group_end) const override {
+    check(x, ldo, group_begin, group_end);
+    const int64_t row_bytes = layout_.is_float() ? k * 4 : k / kBlock * 64;
+    const int64_t max_rows = kernels_.max_rows;
+    const int64_t strip = std::max<int64_t>(kStripBytes / row_bytes / max_rows, 1) * max_rows;
+    for (int64_t row = 0; row < x.rows; row += strip)
+      for (int64_t g = group_begin; g < group_end; ++g)
+        multiply_strip(x, row, std::min(strip, x.rows - row), g, bias, out, ldo, add);
+  }
+
+ private:
+  struct Free {
+    void operator()(uint8_t* p) const { ::operator delete(p, std::align_val_t{64}); }
+  };
+
+  void check(const Activations& x, int64_t ldo, int64_t group_begin, int64_t group_end) const {
+    if (x.k != k)
+      refuse("activations have k = " + std::to_string(x.k) + ", the weight k = " + std::to_string(k));
+    if (x.rows < 0) refuse("activations have rows = " + std::to_string(x.rows));
+    if (layout_.is_float() ? !x.f32 : !x.blocks)
+      refuse(std::string("activations lack the ") + (layout_.is_float() ? "f32 rows" : "int8 blocks") +
+             " that a " + type_name(type) + " weight reads");
+    if (ldo < n_out && x.rows > 1)
+      refuse("out has ldo = " + std::to_string(ldo) + ", less than n_out = " + std::to_string(n_out));
+    if (group_begin < 0 || group_begin > group_end || group_end > n_groups())
+      refuse("groups [" + std::to_string(group_begin) + ", " + std::to_string(group_end) +
+             ") are not within the weight's " + std::to_string(n_groups()));
+  }
+
+  // One group times rows [row, row + rows), in tiles as even as can be.
+  void multiply_strip(const Activations& x, int64_t row, int64_t rows, int64_t g, const float* bias,
+                      float* out, int64_t ldo, bool add) const {
+    const int64_t o = g * kLanes;
+    const uint8_t* data = data_.get() + g * group_bytes_;
+    const int lanes = static_cast<int>(std::min(kLanes, n_out - o));
+    const int64_t tiles = (rows + kernels_.max_rows - 1) / kernels_.max_rows;
+    for (int64_t t = 0; t < tiles; ++t) {
+      const int64_t first = row + rows * t / tiles;
+      const int height = static_cast<int>(row + rows * (t + 1) / tiles - first);
+      const Sink sink{out + first * ldo + o, ldo, bias ? bias + o : nullptr, add, lanes};
+      if (layout_.is_float()) {
+        kernels_.floats[height]({data, k, x.f32 + first * k, height, sink});
+      } else {
+        const int64_t blocks = k / kBlock;
+        const uint8_t* codes = data + layout_.params_bytes(k);
+        kernels_.block[height]({data, codes, blocks, x.blocks + first * blocks, height, sink});
+      }
+    }
+  }
+
+  Layout layout_;
+  TypeKernels kernels_;
+  int64_t group_bytes_ = 0;
+  std::unique_ptr<uint8_t, Free> data_;
+};
+
+}  // namespace
+
+const KernelSet& kernel_set(Simd simd) {
+  switch (simd) {
+    default: return kGenericKernels;
+  }
+}
+
+}  // namespace matmul
+
+bool can_pack(TensorType type) { return matmul::find_layout(type) != nullptr; }
+
+std::unique_ptr<PackedWeight> pack_weight(TensorType type, const uint8_t* raw, int64_t n_out,
+                                          int64_t k) {
+  return pack_weight(type, raw, n_out, k, simd_chosen());
+}
+
+std::unique_ptr<PackedWeight> pack_weight(TensorType type, const uint8_t* raw, int64_t n_out,
+                                          int64_t k, Simd simd) {
+  const matmul::Layout* layout = matmul::find_layout(type);
+  if (!layout)
+    matmul::refuse("no kernels for weights of type " + std::to_string(static_cast<int>(type)));
+  if (n_out <= 0) matmul::refuse("weight has n_out = " + std::to_string(n_out));
+  if (k <= 0 || k % layout->raw_elements)
+    matmul::refuse("weight has k = " + std::to_string(k) + ", which is no multiple of the " +
+                   std::to_string(layout->raw_elements) + " values in a block of " +
+                   matmul::type_name(type));
+  if (n_out > INT64_MAX / 64 / k) throw std::bad_alloc();
+  return std::make_unique<matmul::LaidOutWeight>(*layout, raw, n_out, k, simd);
+}
+
+void quantize_row(const float* x, int64_t k, ActivationBlock* blocks) {
+  quantize_row(x, k, blocks, simd_chosen());
+}
+
+void quantize_row(const float* x, int64_t k, ActivationBlock* blocks, Simd simd) {
+  matmul::kernel_set(simd).quantize_row(x, k, blocks);
+}
+
+}  // namespace pellucid
