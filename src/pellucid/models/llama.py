@@ -1,17 +1,23 @@
 """Llama 2 and 3 (Touvron et al. 2023; Grattafiori et al. 2024), and SmolLM2, which is one.
 
-RMSNorm before each part, rotary positions, grouped-query attention, SwiGLU.
+RMSNorm before each part, rotary positions, grouped-query attention, SwiGLU. Most families since
+are this with a change or two, so the second half of the file is theirs too: the keys and tensors
+that Llama's files named first.
+
+GGUF files of architecture `llama` also hold Mistral and Mixtral; the experts show which it is.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
+from functools import partial
 
 from pellucid.core.spec import LayerSpec, ModelSpec
 from pellucid.formats.checkpoint import Checkpoint
 from pellucid.models.fields import Fields, vocabulary
-from pellucid.models.names import ends, layers
-from pellucid.models.parts import attention, embed, head, swiglu
+from pellucid.models.names import bias, ends, expert_names, layers
+from pellucid.models.parts import attention, embed, feed_forward, head
 from pellucid.models.rope import rope_from_config, rope_from_gguf
 from pellucid.models.weights import Tensor, Weights
 from pellucid.ops.step import Step
@@ -28,71 +34,142 @@ def forward(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
         w = weights.layer(index)
         normed = ops.rms_norm(x, w["attn_norm.weight"], spec.norm_eps)
         x = x + attention(ops, spec, layer, w, normed, index, step)
-        x = x + swiglu(ops, w, ops.rms_norm(x, w["ffn_norm.weight"], spec.norm_eps))
+        normed = ops.rms_norm(x, w["ffn_norm.weight"], spec.norm_eps)
+        x = x + feed_forward(ops, layer, w, normed)
     x = ops.take_rows(x, step.logit_rows)  # [R, d]
     return head(ops, spec, weights, ops.rms_norm(x, weights["output_norm.weight"], spec.norm_eps))
 
 
 def spec_from_config(config: Fields, context: int | None) -> ModelSpec:
-    config.only("hidden_act", "silu")
-    d_model, n_heads = config.whole("hidden_size"), config.whole("num_attention_heads")
-    head_dim = config.whole("head_dim", d_model // n_heads)
-    trained = config.whole("max_position_embeddings")
-    layer = LayerSpec(
-        n_heads=n_heads,
-        n_kv_heads=config.whole("num_key_value_heads", n_heads),
-        head_dim=head_dim,
-        ffn_dim=config.whole("intermediate_size"),
-        attention_scale=head_dim**-0.5,
-        rope=rope_from_config(config, head_dim, context or trained, 10000.0),
-    )
-    config.only("mlp_bias", False)
-    config.harmless(["attention_bias"])  # its tensors are optional
-    return ModelSpec(
-        family="llama",
-        d_model=d_model,
-        vocab_size=config.whole("vocab_size"),
-        context_length=trained,
-        norm_eps=config.number("rms_norm_eps", 1e-6),
-        layers=(layer,) * config.whole("num_hidden_layers"),
-        tied_head=config.flag("tie_word_embeddings", False),
+    attention_bias = config.flag("attention_bias", False)
+    return model_from_config(
+        config,
+        "llama",
+        (layer_from_config(config, context),) * config.layers("num_hidden_layers"),
+        qkv_bias=attention_bias,
+        output_bias=attention_bias,
+        mlp_bias=config.flag("mlp_bias", False),
     )
 
 
 def spec_from_gguf(fields: Fields, checkpoint: Checkpoint, context: int | None) -> ModelSpec:
-    d_model, n_layers = fields.whole("embedding_length"), fields.whole("block_count")
-    n_heads = fields.whole("attention.head_count")
-    head_dim = fields.whole("attention.key_length", d_model // n_heads)
-    fields.only("attention.value_length", head_dim)
-    trained = fields.whole("context_length")
-    layer = LayerSpec(
-        n_heads=n_heads,
-        n_kv_heads=fields.whole("attention.head_count_kv", n_heads),
-        head_dim=head_dim,
-        ffn_dim=fields.whole("feed_forward_length"),
-        attention_scale=head_dim**-0.5,
-        # Its converter reorders the rows of Q and K to turn neighbouring features.
-        rope=rope_from_gguf(fields, checkpoint, head_dim, context or trained, "interleaved"),
-    )
-    return ModelSpec(
-        family="llama",
-        d_model=d_model,
-        vocab_size=vocabulary(fields, checkpoint),
-        context_length=trained,
-        norm_eps=fields.number("attention.layer_norm_rms_epsilon"),
-        layers=(layer,) * n_layers,
-        tied_head="output.weight" not in checkpoint.tensors,
-    )
+    # The converter reorders the rows of Q and K so that neighbouring features turn together.
+    layer = layer_from_gguf(fields, checkpoint, context, "interleaved")
+    window = fields.whole("attention.sliding_window", 0, low=0) or None
+    n_experts = fields.whole("expert_count", 0, low=0, high=MAX_EXPERTS)
+    layer = dataclasses.replace(layer, window=window, n_experts=n_experts)
+    if n_experts:
+        used = fields.whole("expert_used_count", high=n_experts)
+        layer = dataclasses.replace(layer, n_experts_used=used, normalize_expert_weights=True)
+    else:
+        fields.only("expert_used_count", 0)
+    stack = (layer,) * fields.layers("block_count")
+    return model_from_gguf(fields, checkpoint, "mixtral" if n_experts else "llama", stack)
 
 
 def tensors(spec: ModelSpec) -> Iterator[Tensor]:
     yield from ends(spec)
     yield from layers(spec, attention_names)
-    yield from layers(spec, mlp_names)
+    mixtral = partial(expert_names, block="block_sparse_moe", parts=("w1", "w3", "w2"))
+    yield from layers(spec, mixtral if spec.layers[0].n_experts else mlp_names)
+
+
+# What other families share with this
+
+MAX_EXPERTS = 1024  # 512 in the largest known
+
+
+def window_from_config(config: Fields, default: int | None = None) -> int | None:
+    """`sliding_window`: null means none, no word of it `default`."""
+    if not config.given("sliding_window"):
+        return default
+    return config.whole("sliding_window") if "sliding_window" in config else None
+
+
+def layer_from_config(
+    config: Fields,
+    context: int | None,
+    *,
+    rope_base: float = 10000.0,
+    head_dim: int | None = None,
+) -> LayerSpec:
+    """A dense layer; the last two are what the family takes when its config does not say."""
+    config.only("hidden_act", "silu")
+    d_model, n_heads = config.whole("hidden_size"), config.heads("num_attention_heads")
+    head_dim = config.whole("head_dim", head_dim or d_model // n_heads)
+    trained = config.whole("max_position_embeddings")
+    return LayerSpec(
+        n_heads=n_heads,
+        n_kv_heads=config.heads("num_key_value_heads", n_heads),
+        head_dim=head_dim,
+        ffn_dim=config.whole("intermediate_size"),
+        attention_scale=head_dim**-0.5,
+        rope=rope_from_config(config, head_dim, context or trained, rope_base),
+    )
+
+
+def model_from_config(
+    config: Fields,
+    family: str,
+    stack: tuple[LayerSpec, ...],
+    *,
+    norm_eps: float = 1e-6,
+    qkv_bias: bool = False,
+    output_bias: bool = False,
+    mlp_bias: bool = False,
+) -> ModelSpec:
+    """The model around its layers; `extra` says which biases there are."""
+    return ModelSpec(
+        family=family,
+        d_model=config.whole("hidden_size"),
+        vocab_size=config.whole("vocab_size"),
+        context_length=config.whole("max_position_embeddings"),
+        norm_eps=config.positive("rms_norm_eps", norm_eps),
+        layers=stack,
+        tied_head=config.flag("tie_word_embeddings", False),
+        extra={"qkv_bias": qkv_bias, "output_bias": output_bias, "mlp_bias": mlp_bias},
+    )
+
+
+def layer_from_gguf(
+    fields: Fields, checkpoint: Checkpoint, context: int | None, style: str
+) -> LayerSpec:
+    """A dense layer; `style` is how the family's converter leaves the features that turn."""
+    d_model, n_heads = fields.whole("embedding_length"), fields.heads("attention.head_count")
+    head_dim = fields.whole("attention.key_length", d_model // n_heads)
+    fields.only("attention.value_length", head_dim)
+    fields.only("attention.causal", True)
+    trained = fields.whole("context_length")
+    return LayerSpec(
+        n_heads=n_heads,
+        n_kv_heads=fields.heads("attention.head_count_kv", n_heads),
+        head_dim=head_dim,
+        ffn_dim=fields.whole("feed_forward_length"),
+        attention_scale=head_dim**-0.5,
+        rope=rope_from_gguf(fields, checkpoint, head_dim, context or trained, style),
+    )
+
+
+def model_from_gguf(
+    fields: Fields, checkpoint: Checkpoint, family: str, stack: tuple[LayerSpec, ...]
+) -> ModelSpec:
+    # Set by converters of Meta's own files; the order of the tensors that it names is the usual.
+    fields.only("tensor_data_layout", "Meta AI original pth")
+    parts = {"qkv_bias": "attn_q", "output_bias": "attn_output", "mlp_bias": "ffn_down"}
+    return ModelSpec(
+        family=family,
+        d_model=fields.whole("embedding_length"),
+        vocab_size=vocabulary(fields, checkpoint),
+        context_length=fields.whole("context_length"),
+        norm_eps=fields.positive("attention.layer_norm_rms_epsilon"),
+        layers=stack,
+        tied_head="output.weight" not in checkpoint.tensors,
+        extra={key: f"blk.0.{part}.bias" in checkpoint.tensors for key, part in parts.items()},
+    )
 
 
 def attention_names(spec: ModelSpec, layer: LayerSpec) -> Iterator[Tensor]:
-    """Norm, Q, K, V with or without bias, and output of one layer."""
+    """Norm, Q, K, V and output of one layer, with the biases that `extra` speaks of."""
     d, q_dim, kv_dim = (
         spec.d_model,
         layer.n_heads * layer.head_dim,
@@ -102,15 +179,21 @@ def attention_names(spec: ModelSpec, layer: LayerSpec) -> Iterator[Tensor]:
     for part, rows in ("q", q_dim), ("k", kv_dim), ("v", kv_dim):
         hf = f"self_attn.{part}_proj"
         yield Tensor(f"attn_{part}.weight", (rows, d), f"{hf}.weight")
-        yield Tensor(f"attn_{part}.bias", (rows,), f"{hf}.bias", optional=True)
+        yield from bias(spec, "qkv_bias", f"attn_{part}", rows, hf)
     yield Tensor("attn_output.weight", (d, q_dim), "self_attn.o_proj.weight")
-    yield Tensor("attn_output.bias", (d,), "self_attn.o_proj.bias", optional=True)
+    yield from bias(spec, "output_bias", "attn_output", d, "self_attn.o_proj")
+
+
+def qk_norm_names(spec: ModelSpec, layer: LayerSpec) -> Iterator[Tensor]:
+    """Norms of every query and key head (Henry et al. 2020)."""
+    yield Tensor("attn_q_norm.weight", (layer.head_dim,), "self_attn.q_norm.weight")
+    yield Tensor("attn_k_norm.weight", (layer.head_dim,), "self_attn.k_norm.weight")
 
 
 def mlp_names(spec: ModelSpec, layer: LayerSpec) -> Iterator[Tensor]:
     """Norm and SwiGLU of one layer."""
     d, ffn = spec.d_model, layer.ffn_dim
     yield Tensor("ffn_norm.weight", (d,), "post_attention_layernorm.weight")
-    yield Tensor("ffn_gate.weight", (ffn, d), "mlp.gate_proj.weight")
-    yield Tensor("ffn_up.weight", (ffn, d), "mlp.up_proj.weight")
-    yield Tensor("ffn_down.weight", (d, ffn), "mlp.down_proj.weight")
+    for part, shape in ("gate", (ffn, d)), ("up", (ffn, d)), ("down", (d, ffn)):
+        yield Tensor(f"ffn_{part}.weight", shape, f"mlp.{part}_proj.weight")
+        yield from bias(spec, "mlp_bias", f"ffn_{part}", shape[0], f"mlp.{part}_proj")

@@ -5,6 +5,8 @@ Weights of a layer go by GGUF's names; a bias or a norm that a family lacks is s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pellucid.core.spec import LayerSpec, ModelSpec
 from pellucid.models.weights import Weights
 from pellucid.ops.step import Step
@@ -37,10 +39,40 @@ def project_qkv(ops: Ops, layer: LayerSpec, w: Weights, x: Array) -> tuple[Array
     )
 
 
-def swiglu(ops: Ops, w: Weights, x: Array) -> Array:
-    """down(silu(gate x) * up x) (Shazeer 2020)."""
+def feed_forward(ops: Ops, layer: LayerSpec, w: Weights, x: Array) -> Array:
+    """The layer's SwiGLU, or its mixture of them."""
+    if not layer.n_experts:
+        return swiglu(ops, layer, w, x)
+    router_logits = ops.linear(x, w["ffn_gate_inp.weight"])
+    gate, up, down = (w[f"ffn_{part}_exps.weight"] for part in ("gate", "up", "down"))
+    return ops.experts(x, router_logits, gate, up, down, layer)
+
+
+def swiglu(ops: Ops, layer: LayerSpec, w: Weights, x: Array) -> Array:
+    """down(silu(gate x) * up x) (Shazeer 2020), from one fused weight or two."""
+    up = ops.linear(x, w["ffn_up.weight"], w.get("ffn_up.bias"))
+    if "ffn_gate.weight" in w:
+        gate = ops.linear(x, w["ffn_gate.weight"], w.get("ffn_gate.bias"))
+    else:
+        gate, up = ops.split(up, (layer.ffn_dim, layer.ffn_dim))
+    return ops.linear(ops.silu_mul(gate, up), w["ffn_down.weight"], w.get("ffn_down.bias"))
+
+
+def geglu(ops: Ops, w: Weights, x: Array) -> Array:
+    """down(gelu_tanh(gate x) * up x) (Shazeer 2020)."""
     gate, up = ops.linear(x, w["ffn_gate.weight"]), ops.linear(x, w["ffn_up.weight"])
-    return ops.linear(ops.silu_mul(gate, up), w["ffn_down.weight"])
+    return ops.linear(ops.gelu_tanh_mul(gate, up), w["ffn_down.weight"])
+
+
+def mlp(ops: Ops, w: Weights, x: Array, gelu: Callable[[Array], Array]) -> Array:
+    """down(gelu(up x)), each product with its bias if it has one (Radford et al. 2018)."""
+    hidden = gelu(ops.linear(x, w["ffn_up.weight"], w.get("ffn_up.bias")))
+    return ops.linear(hidden, w["ffn_down.weight"], w.get("ffn_down.bias"))
+
+
+def layer_norm(ops: Ops, spec: ModelSpec, w: Weights, name: str, x: Array) -> Array:
+    """LayerNorm `name` of rows x, with its bias if it has one."""
+    return ops.layer_norm(x, w[f"{name}.weight"], w.get(f"{name}.bias"), spec.norm_eps)
 
 
 def embed(ops: Ops, spec: ModelSpec, w: Weights, step: Step) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,113 +15,206 @@ from pellucid.models.fields import Fields
 def rope_from_config(config: Fields, dims: int, context: int, default_base: float) -> RopeSpec:
     """RopeSpec of a Hugging Face config: `rope_parameters`, or `rope_theta` and `rope_scaling`.
 
-    `context` is the length the model will be used at; it settles LongRoPE's choice of factors.
+    `dims` are the features of a head. `context` is the length the model will be used at; it
+    settles LongRoPE's choice of factors.
     """
-    parameters = config.raw("rope_parameters")
-    scaling = config.raw("rope_scaling")
-    base = config.number("rope_theta", default_base)
-    given = {**(scaling or {}), **(parameters or {})}
-    return rope_from_parameters(config, given, dims, context, base)
+    given: dict[str, Any] = {}
+    for key in ("rope_scaling", "rope_parameters"):
+        value = config.raw(key)
+        if not isinstance(value, Mapping | None):
+            raise FormatError(config.path, key, "is not an object")
+        given.update(value or {})
+    base = config.positive("rope_theta", default_base)
+    partial = config.positive("partial_rotary_factor", 1.0)
+    return rope_from_parameters(config, given, dims, context, base, partial)
 
 
 def rope_from_parameters(
-    config: Fields, given: Mapping[str, Any], dims: int, context: int, base: float
+    config: Fields,
+    given: Mapping[str, Any],
+    dims: int,
+    context: int,
+    base: float,
+    partial: float = 1.0,
 ) -> RopeSpec:
-    """RopeSpec of one `rope_parameters` object."""
+    """RopeSpec of one `rope_parameters` object; `base` and `partial` where it does not say."""
     parameters = Fields(given, f"{config.path}: rope_parameters")
-    base = parameters.number("rope_theta", base)
-    partial = parameters.number("partial_rotary_factor", 1.0)
-    if partial != 1.0:
-        dims = int(dims * partial)
+    base = parameters.positive("rope_theta", base)
+    dims = int(dims * parameters.positive("partial_rotary_factor", partial))
     kind = parameters.text("rope_type", parameters.text("type", "default"))
-    parameters.harmless(["type"])
-    scaling = _scaling_from(kind, parameters, config, context)
+    parameters.harmless(["type", "finetuned"])
+    scaling = _scaling_from(kind, parameters, config, dims, context)
     parameters.finish()
     return RopeSpec(base, dims, "half", scaling)
 
 
 def _scaling_from(
-    kind: str, parameters: Fields, config: Fields, context: int
+    kind: str, parameters: Fields, config: Fields, dims: int, context: int
 ) -> RopeScaling | None:
     trained = config.whole("max_position_embeddings")
-    original = parameters.whole(
+    # Phi-3 has the original length beside the parameters; others within.
+    original = config.whole(
         "original_max_position_embeddings",
-        config.whole("original_max_position_embeddings", trained),
+        parameters.whole("original_max_position_embeddings", trained),
     )
     if kind == "default":
         return None
     if kind == "linear":
-        return RopeScaling("linear", parameters.number("factor"))
+        return RopeScaling("linear", parameters.positive("factor"))
     if kind == "dynamic":
-        return RopeScaling("dynamic", parameters.number("factor"), original)
+        parameters.only("original_max_position_embeddings", trained)
+        return RopeScaling("dynamic", _stretch(parameters), trained)
     if kind == "llama3":
-        return RopeScaling(
-            "llama3",
-            parameters.number("factor"),
-            original,
-            low_freq_factor=parameters.number("low_freq_factor"),
-            high_freq_factor=parameters.number("high_freq_factor"),
-        )
-    factor = parameters.number("factor", trained / original)
-    attention_factor = (
-        parameters.number("attention_factor") if "attention_factor" in parameters else None
-    )
-    if kind == "yarn":
-        parameters.only("truncate", True)
-        return RopeScaling(
-            "yarn",
-            factor,
-            original,
-            beta_fast=parameters.number("beta_fast", 32.0),
-            beta_slow=parameters.number("beta_slow", 1.0),
-            attention_factor=attention_factor,
-        )
+        return _llama3(parameters, original)
     if kind in ("longrope", "su"):
-        short, long = parameters.raw("short_factor"), parameters.raw("long_factor")
-        chosen = long if context > original else short
-        return RopeScaling(
-            "factors", factor, original, attention_factor=attention_factor, factors=tuple(chosen)
-        )
+        return _longrope(parameters, dims, context, trained, original)
+    if kind == "yarn":
+        # Phi-3 once called LongRoPE that.
+        if "long_factor" in parameters:
+            return _longrope(parameters, dims, context, trained, original)
+        return _yarn(parameters, trained, original)
     raise UnsupportedError(f"{config.path}: rope_type {kind!r} is not implemented")
+
+
+def _stretch(parameters: Fields, default: float | None = None) -> float:
+    """A `factor` of kinds that only ever lengthen a context."""
+    factor = parameters.positive("factor", default)
+    if factor < 1.0:
+        raise FormatError(parameters.path, "factor", f"{factor} would shorten the context")
+    return factor
+
+
+def _llama3(parameters: Fields, original: int) -> RopeScaling:
+    low, high = parameters.positive("low_freq_factor"), parameters.positive("high_freq_factor")
+    if not low < high:
+        problem = f"{high} is not above low_freq_factor, {low}"
+        raise FormatError(parameters.path, "high_freq_factor", problem)
+    factor = parameters.positive("factor")
+    return RopeScaling("llama3", factor, original, low_freq_factor=low, high_freq_factor=high)
+
+
+def _yarn(parameters: Fields, trained: int, original: int) -> RopeScaling:
+    parameters.only("truncate", True)
+    factor = _stretch(parameters, trained / original)
+    attention = _optional(parameters, "attention_factor")
+    scale, scale_all = _optional(parameters, "mscale"), _optional(parameters, "mscale_all_dim")
+    if attention is None and scale and scale_all:
+        attention = _yarn_attention(factor, scale) / _yarn_attention(factor, scale_all)
+    return RopeScaling(
+        "yarn",
+        factor,
+        original,
+        beta_fast=parameters.positive("beta_fast", 32.0),
+        beta_slow=parameters.positive("beta_slow", 1.0),
+        attention_factor=attention,
+    )
+
+
+def _yarn_attention(factor: float, scale: float = 1.0) -> float:
+    """How far YaRN sharpens attention; `scale` as DeepSeek weighs it."""
+    return 0.1 * scale * math.log(factor) + 1.0
+
+
+def _longrope(
+    parameters: Fields, dims: int, context: int, trained: int, original: int
+) -> RopeScaling:
+    factor = _stretch(parameters, max(trained / original, 1.0))
+    used, unused = ("long", "short") if context > original else ("short", "long")
+    _factor_list(parameters, f"{unused}_factor", dims)
+    return RopeScaling(
+        "factors",
+        factor,
+        original,
+        attention_factor=_optional(parameters, "attention_factor"),
+        factors=_factor_list(parameters, f"{used}_factor", dims),
+    )
+
+
+def _factor_list(parameters: Fields, key: str, dims: int) -> tuple[float, ...]:
+    values = parameters.raw(key)
+    if (
+        not isinstance(values, list)
+        or len(values) != dims // 2
+        or not all(isinstance(value, int | float) and 0 < value < math.inf for value in values)
+    ):
+        raise FormatError(parameters.path, key, f"must list {dims // 2} numbers above 0")
+    return tuple(float(value) for value in values)
+
+
+def _optional(fields: Fields, key: str) -> float | None:
+    return fields.positive(key) if key in fields else None
 
 
 def rope_from_gguf(
     fields: Fields, checkpoint: Checkpoint, head_dim: int, context: int, style: str
 ) -> RopeSpec:
-    """RopeSpec of a GGUF file's `*.rope.*` keys and its `rope_*` tensors."""
+    """RopeSpec of a GGUF file's `*.rope.*` keys and its `rope_*` tensors.
+
+    `style` is "half" or "interleaved", which the format leaves to the architecture.
+    """
     dims = fields.whole("rope.dimension_count", head_dim)
-    base = fields.number("rope.freq_base", 10000.0)
-    kind = fields.text("rope.scaling.type", "none")
-    factor = fields.number("rope.scaling.factor", fields.number("rope.scale_linear", 1.0))
-    trained = fields.whole("context_length")
-    original = fields.whole("rope.scaling.original_context_length", trained)
-    attention_factor = fields.number("rope.scaling.attn_factor", 0.0) or None
+    base = fields.positive("rope.freq_base", 10000.0)
     fields.harmless(["rope.scaling.finetuned"])
-    scaling: RopeScaling | None = None
-    if kind == "yarn":
-        scaling = RopeScaling("yarn", factor, original, attention_factor=attention_factor)
-    elif kind == "linear" or (kind == "none" and factor != 1.0):
-        scaling = RopeScaling("linear", factor)
-    elif kind not in ("none", "longrope"):
-        raise UnsupportedError(f"{fields.path}: rope.scaling.type {kind!r} is not implemented")
-    if "rope_freqs.weight" in checkpoint.tensors:
-        factors = _factors(checkpoint, "rope_freqs.weight", dims)
-        scaling = RopeScaling("factors", attention_factor=1.0, factors=factors)
-    elif "rope_factors_long.weight" in checkpoint.tensors:
-        which = "long" if context > original else "short"
-        factors = _factors(checkpoint, f"rope_factors_{which}.weight", dims)
-        scaling = RopeScaling(
-            "factors",
-            trained / original,
-            original,
-            attention_factor=attention_factor,
-            factors=factors,
-        )
+    scaling = _scaling_from_gguf(fields, checkpoint, dims, context)
     return RopeSpec(base, dims, "half" if style == "half" else "interleaved", scaling)
+
+
+def _scaling_from_gguf(
+    fields: Fields, checkpoint: Checkpoint, dims: int, context: int
+) -> RopeScaling | None:
+    kind = fields.text("rope.scaling.type", "linear")
+    # 0 stands for none; with type "none" the factor does not count.
+    factor = fields.number("rope.scaling.factor", fields.number("rope.scale_linear", 0.0)) or 1.0
+    if kind == "none":
+        factor = 1.0
+    if not 0.0 < factor < math.inf:
+        raise FormatError(fields.path, f"{fields.prefix}rope.scaling.factor", f"is {factor}")
+    original = fields.whole("rope.scaling.original_context_length", fields.whole("context_length"))
+    attention = fields.positive("rope.scaling.attn_factor", 1.0)
+    name = _factor_tensor(checkpoint, kind, context > original)
+    if name is not None and factor == 1.0 and kind != "yarn":
+        factors = _factors(checkpoint, name, dims)
+        return RopeScaling("factors", 1.0, original, attention_factor=attention, factors=factors)
+    if kind == "yarn" and name is None:
+        return _yarn_from_gguf(fields, factor, original, attention)
+    if kind in ("none", "linear") and name is None and attention == 1.0:
+        return RopeScaling("linear", factor) if factor != 1.0 else None
+    raise UnsupportedError(
+        f"{fields.path}: {fields.prefix}rope.scaling.type {kind!r} with factor {factor:g}, "
+        f"attn_factor {attention:g} and {name or 'no tensor of factors'} is not implemented"
+    )
+
+
+def _yarn_from_gguf(fields: Fields, factor: float, original: int, attention: float) -> RopeScaling:
+    fields.only("rope.scaling.yarn_ext_factor", 1.0)
+    own = _yarn_attention(factor) if factor > 1.0 else 1.0
+    weighed = fields.number("rope.scaling.yarn_log_multiplier", 0.0)
+    if weighed and factor > 1.0:
+        own /= _yarn_attention(factor, weighed)
+    return RopeScaling(
+        "yarn",
+        factor,
+        original,
+        beta_fast=fields.positive("rope.scaling.yarn_beta_fast", 32.0),
+        beta_slow=fields.positive("rope.scaling.yarn_beta_slow", 1.0),
+        attention_factor=attention * fields.positive("rope.scaling.yarn_attn_factor", own),
+    )
+
+
+def _factor_tensor(checkpoint: Checkpoint, kind: str, long: bool) -> str | None:
+    """The tensor whose factors divide the frequencies: Llama 3.1's, or LongRoPE's."""
+    if "rope_freqs.weight" in checkpoint.tensors:
+        return "rope_freqs.weight"
+    if kind == "longrope" or "rope_factors_long.weight" in checkpoint.tensors:
+        return f"rope_factors_{'long' if long else 'short'}.weight"
+    return None
 
 
 def _factors(checkpoint: Checkpoint, name: str, dims: int) -> tuple[float, ...]:
     info = checkpoint.tensors.get(name)
     if info is None or info.shape != (dims // 2,):
         raise FormatError(checkpoint.path, f"tensor {name}", f"must hold {dims // 2} factors")
-    return tuple(float(f) for f in checkpoint.read(name))
+    factors = tuple(float(f) for f in checkpoint.read(name))
+    if not all(0.0 < f < math.inf for f in factors):
+        raise FormatError(checkpoint.path, f"tensor {name}", "must hold numbers above 0")
+    return factors

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.core.errors import FormatError, UnsupportedError
-from pellucid.formats.checkpoint import Checkpoint, TensorInfo
+from pellucid.formats import Checkpoint, TensorInfo
 from pellucid.ops.vocabulary import HostTensor, Ops, Weight
 from pellucid.quant.types import TensorType
 
@@ -37,7 +37,8 @@ class Tensor:
 
     `name` and `shape` as in GGUF (rows first). `hf` is its name in a Hugging Face checkpoint;
     where that stores it in another form, `convert` turns the stored array, which has `hf_shape`,
-    into ours. An optional one may be missing.
+    into ours. Matrices stored one by one under the names in `stacked` are put together along a
+    new first axis. An optional one may be missing.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Tensor:
     optional: bool = False
     convert: Callable[[Float32], Float32] | None = None
     hf_shape: tuple[int, ...] | None = None
+    stacked: tuple[str, ...] = ()
 
 
 class Weights:
@@ -107,14 +109,24 @@ def _host_tensors(
     checkpoint: Checkpoint, wanted: list[Tensor], used: set[str]
 ) -> Iterator[HostTensor]:
     for tensor in wanted:
-        stored = tensor.name if checkpoint.kind == "gguf" else _hf_name(checkpoint, tensor.hf)
-        info = checkpoint.tensors.get(stored)
-        if info is None:
-            if tensor.optional:
-                continue
-            raise FormatError(checkpoint.path, f"tensor {stored}", "is missing")
-        used.add(stored)
-        yield _host_tensor(checkpoint, tensor, info)
+        stored = _stored_names(checkpoint, tensor)
+        missing = [name for name in stored if name not in checkpoint.tensors]
+        if missing and tensor.optional:
+            continue
+        if missing:
+            raise FormatError(checkpoint.path, f"tensor {missing[0]}", "is missing")
+        used.update(stored)
+        infos = [checkpoint.tensors[name] for name in stored]
+        if checkpoint.kind != "gguf" and tensor.stacked:
+            yield _stacked(checkpoint, tensor, infos)
+        else:
+            yield _host_tensor(checkpoint, tensor, infos[0])
+
+
+def _stored_names(checkpoint: Checkpoint, tensor: Tensor) -> list[str]:
+    if checkpoint.kind == "gguf":
+        return [tensor.name]
+    return [_hf_name(checkpoint, name) for name in tensor.stacked or (tensor.hf,)]
 
 
 def _hf_name(checkpoint: Checkpoint, name: str) -> str:
@@ -125,13 +137,7 @@ def _hf_name(checkpoint: Checkpoint, name: str) -> str:
 
 def _host_tensor(checkpoint: Checkpoint, tensor: Tensor, info: TensorInfo) -> HostTensor:
     converted = checkpoint.kind != "gguf" and tensor.convert is not None
-    expected = (tensor.hf_shape or tensor.shape) if converted else tensor.shape
-    if info.shape != expected:
-        raise FormatError(
-            checkpoint.path,
-            f"tensor {info.name}",
-            f"has shape {list(info.shape)} where the configuration asks for {list(expected)}",
-        )
+    _check_shape(checkpoint, info, (tensor.hf_shape or tensor.shape) if converted else tensor.shape)
     if not converted:
         return HostTensor(
             tensor.name,
@@ -144,3 +150,25 @@ def _host_tensor(checkpoint: Checkpoint, tensor: Tensor, info: TensorInfo) -> Ho
     array = np.ascontiguousarray(tensor.convert(checkpoint.read(info.name)), np.float32)
     data = array.reshape(-1).view(np.uint8)
     return HostTensor(tensor.name, tensor.shape, TensorType.F32, data)
+
+
+def _stacked(checkpoint: Checkpoint, tensor: Tensor, infos: list[TensorInfo]) -> HostTensor:
+    """Matrices of one type, one after the other."""
+    for info in infos:
+        _check_shape(checkpoint, info, tensor.shape[1:])
+        if info.type != infos[0].type:
+            problem = f"is of type {info.type.name}, and {infos[0].name} of {infos[0].type.name}"
+            raise FormatError(checkpoint.path, f"tensor {info.name}", problem)
+    data = np.concatenate([checkpoint.raw(info.name) for info in infos])
+    for info in infos:
+        checkpoint.release(info.name)
+    return HostTensor(tensor.name, tensor.shape, infos[0].type, data)
+
+
+def _check_shape(checkpoint: Checkpoint, info: TensorInfo, expected: tuple[int, ...]) -> None:
+    if info.shape != expected:
+        raise FormatError(
+            checkpoint.path,
+            f"tensor {info.name}",
+            f"has shape {list(info.shape)} where the configuration asks for {list(expected)}",
+        )
