@@ -19,7 +19,7 @@ from typing import Any
 
 from pellucid.core.errors import FetchError
 from pellucid.hub.progress import Progress, Report
-from pellucid.hub.verify import CHUNK, Hasher, hash_file, remember
+from pellucid.hub.verify import Hasher, hash_file, remember
 
 # Attempts that bring no byte further before we give up; one that does brings the count back to 0.
 MAX_FRUITLESS = 4
@@ -74,15 +74,15 @@ def _receive_all(
     report: Report,
     pause: Callable[[float], None],
 ) -> None:
-    """Asks again, from where it stopped, as long as that brings bytes."""
-    fruitless = 0
+    """Asks again, from where it stopped, as long as that brings it further than ever before."""
+    fruitless, furthest = 0, _length(partial)
     while True:
-        before = _length(partial)
         try:
             _attempt(url, partial, size, headers, report)
             return
         except _DroppedError as dropped:
-            fruitless = 0 if _length(partial) > before else fruitless + 1
+            fruitless = 0 if _length(partial) > furthest else fruitless + 1
+            furthest = max(furthest, _length(partial))
             if fruitless >= MAX_FRUITLESS:
                 raise FetchError(str(dropped)) from dropped
             pause(min(8.0, 0.5 * 2**fruitless))
@@ -102,6 +102,7 @@ def _attempt(
         partial.unlink()
         done = 0
     if done == size:
+        partial.touch()
         return
     wanted = {**headers, "Accept-Encoding": "identity"}
     if done:
@@ -130,7 +131,7 @@ def _receive(response: Any, partial: Path, done: int, size: int, report: Report)
             raise _DroppedError("the server sent another part than was asked for")
         done = 0
     with partial.open("ab" if done else "wb") as file:
-        for chunk in response.iter_raw(CHUNK):
+        for chunk in response.iter_raw():
             done += len(chunk)
             if done > size:
                 partial.unlink()

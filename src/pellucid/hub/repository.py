@@ -1,8 +1,8 @@
 """Models from a hub repository: found in the cache, or fetched into it.
 
 Order of a fetch: small files, then weights, each linked into the snapshot when it is right; then
-the listing is kept, and only then does the revision point to the new commit. An interruption anywhere
-leaves the model of before, and the bytes received are used by the next attempt.
+the listing is kept, and only then does the revision point to the new commit. An interruption leaves
+the model of before, and the bytes received are used by the next attempt.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ on the hub: SHA-1 of b"blob <size>\\0" and the bytes). They are told apart by th
 
 A file is hashed in full when it is first used and whenever its size or time of change differs from
 the record of the last check; otherwise the record stands, so that starting up costs one `stat`.
+Records go by the file that links lead to.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ def is_intact(
     except OSError:
         return False
     if not hasher.matches():
+        with suppress(OSError):
+            _record_path(path).unlink(missing_ok=True)
         return False
     remember(path, digest, facts)
     return True
@@ -90,7 +93,7 @@ def hash_file(hasher: Hasher, path: Path, size: int, progress: Progress) -> None
 
 def _record(path: Path, facts: os.stat_result, digest: str) -> dict[str, str | int]:
     return {
-        "path": str(path.absolute()),
+        "path": str(path.resolve()),
         "size": facts.st_size,
         "mtime_ns": facts.st_mtime_ns,
         "digest": digest,
@@ -98,7 +101,7 @@ def _record(path: Path, facts: os.stat_result, digest: str) -> dict[str, str | i
 
 
 def _record_path(path: Path) -> Path:
-    name = hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:32]
+    name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:32]
     return home() / "checked" / f"{name}.json"
 
 
