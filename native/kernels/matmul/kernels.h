@@ -48,6 +48,14 @@ struct TypeKernels {
 
 using QuantizeRow = void (*)(const float* x, int64_t k, ActivationBlock* blocks);
 
+// Activations no larger than this make a block of zeros: the reciprocal of a smaller scale may
+// overflow, and nothing so small matters beside anything else.
+constexpr float kSmallestActivation = 0x1p-100f;
+
+// Heights of tiles, to instantiate kernels by.
+template <int...>
+struct IntList {};
+
 // The kernels of one instruction set.
 struct KernelSet {
   TypeKernels (*kernels)(TensorType type);

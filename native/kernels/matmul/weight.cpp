@@ -106,6 +106,9 @@ class LaidOutWeight final : public PackedWeight {
 
 const KernelSet& kernel_set(Simd simd) {
   switch (simd) {
+#if defined(__x86_64__)
+    case Simd::avx512: return kAvx512Kernels;
+#endif
     default: return kGenericKernels;
   }
 }

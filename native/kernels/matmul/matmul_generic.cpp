@@ -160,9 +160,6 @@ TypeKernels kernels(TensorType type) {
   return {};
 }
 
-// Below this a reciprocal of the scale may overflow; nothing so small matters beside anything else.
-constexpr float kSmallest = 0x1p-100f;
-
 void quantize_block(const float* x, ActivationBlock& block) {
   float largest = 0.0f;
   bool finite = true;
@@ -170,7 +167,7 @@ void quantize_block(const float* x, ActivationBlock& block) {
     largest = std::max(largest, std::fabs(x[i]));
     finite = finite && std::isfinite(x[i]);
   }
-  const bool zero = !finite || largest < kSmallest;
+  const bool zero = !finite || largest < kSmallestActivation;
   const float inverse = zero ? 0.0f : 127.0f / largest;
   int32_t sums[2] = {0, 0};
   for (int i = 0; i < kBlock; ++i) {
