@@ -116,7 +116,14 @@ def without_scaling(layer: LayerSpec) -> LayerSpec:
     return dataclasses.replace(layer, rope=dataclasses.replace(layer.rope, scaling=None))
 
 
-def scaled(*, faults: Any, gguf: Recipe | None = GGUF, stepwise: bool = False, **rope: Any) -> Case:
+def scaled(
+    *,
+    faults: Any,
+    gguf: Recipe | None = GGUF,
+    stepwise: bool = False,
+    llama_cpp_differs: str = "",
+    **rope: Any,
+) -> Case:
     """A case far past the original context of 24."""
     rope.setdefault("rope_theta", 500.0)
     settings: dict[str, Any] = {**BASE, "max_position_embeddings": 96, "rope_parameters": rope}
@@ -125,7 +132,15 @@ def scaled(*, faults: Any, gguf: Recipe | None = GGUF, stepwise: bool = False, *
     else:
         settings["max_position_embeddings"] = 24
     faults = {"no scaling": wrong_layer(without_scaling), **faults}
-    return Case("LlamaConfig", settings, faults, gguf, lengths=(7, 90), stepwise=stepwise)
+    return Case(
+        "LlamaConfig",
+        settings,
+        faults,
+        gguf,
+        lengths=(7, 90),
+        stepwise=stepwise,
+        llama_cpp_differs=llama_cpp_differs,
+    )
 
 
 YARN = {"rope_type": "yarn", "factor": 4.0}
@@ -176,6 +191,7 @@ class TestLlama(FamilySuite):
             beta_slow=0.5,
             attention_factor=1.3,
             faults={"another ramp": with_rope(beta_slow=1.0)},
+            llama_cpp_differs="it leaves these keys out for Llama",
         ),
         "yarn, weighed as DeepSeek does": scaled(
             **YARN,

@@ -1,0 +1,1 @@
+"""llama.cpp as a judge of the GGUF forms."""
