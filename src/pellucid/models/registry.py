@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, cast
 
 from pellucid.core.errors import FormatError, UnsupportedError
 from pellucid.core.plan import Plan
 from pellucid.core.spec import ModelSpec
 from pellucid.formats.checkpoint import Checkpoint
-from pellucid.models import llama
+from pellucid.models import (
+    bloom,
+    gemma,
+    gemma2,
+    gemma3,
+    gpt2,
+    llama,
+    mistral,
+    mixtral,
+    mpt,
+    phi3,
+    qwen2,
+    qwen3,
+    qwen3_moe,
+)
 from pellucid.models.fields import HARMLESS_CONFIG_KEYS, Fields
 from pellucid.models.weights import Tensor, Weights, load_weights
 from pellucid.ops.step import Step, lower
@@ -34,7 +49,24 @@ class Family(Protocol):
     def forward(self, ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array: ...
 
 
-FAMILIES = cast("tuple[Family, ...]", (llama,))
+FAMILIES = cast(
+    "tuple[Family, ...]",
+    (
+        bloom,
+        gemma,
+        gemma2,
+        gemma3,
+        gpt2,
+        llama,
+        mistral,
+        mixtral,
+        mpt,
+        phi3,
+        qwen2,
+        qwen3,
+        qwen3_moe,
+    ),
+)
 
 # Buffers that old converters left in checkpoints, and rotary factors that the spec has read.
 _NOT_WEIGHTS = (
@@ -42,8 +74,16 @@ _NOT_WEIGHTS = (
     "rope_freqs.weight",
     "rope_factors_long.weight",
     "rope_factors_short.weight",
+    ".attn.bias",
     ".attn.masked_bias",
     "lm_head.weight",
+)
+
+# The eyes of a model that also sees; what it says of text does not need them.
+_VISION = tuple(
+    wrapper + part
+    for wrapper in ("", "model.")
+    for part in ("vision_tower.", "multi_modal_projector.")
 )
 
 
@@ -55,11 +95,15 @@ class Model:
     ops: Ops
     weights: Weights
     family: Family
+    _run: Callable[[Step], Array] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        forward = partial(self.family.forward, self.ops, self.spec, self.weights)
+        object.__setattr__(self, "_run", self.ops.compile(forward))
 
     def forward(self, plan: Plan, cache: object) -> Array:
         """Logits [R, vocabulary] of the positions that `plan` asks for, in its order."""
-        step = lower(plan, cache)
-        return self.family.forward(self.ops, self.spec, self.weights, step)
+        return self._run(lower(plan, cache))
 
 
 def read_spec(checkpoint: Checkpoint, context: int | None = None) -> tuple[Family, ModelSpec]:
@@ -87,7 +131,7 @@ def load_model(
         checkpoint,
         family.tensors(spec),
         ops,
-        skip=lambda name: name.endswith(_NOT_WEIGHTS),
+        skip=lambda name: name.endswith(_NOT_WEIGHTS) or name.startswith(_VISION),
         progress=progress,
     )
     return Model(spec, ops, weights, family)
@@ -136,10 +180,12 @@ def _checked(checkpoint: Checkpoint, spec: ModelSpec) -> ModelSpec:
                 "attention heads",
                 f"{layer.n_heads} query heads cannot share {layer.n_kv_heads} key-value heads",
             )
-        if layer.rope is not None and not 0 < layer.rope.dims <= layer.head_dim:
+        if layer.rope is not None and (
+            layer.rope.dims % 2 or not 0 < layer.rope.dims <= layer.head_dim
+        ):
             raise FormatError(
                 checkpoint.path,
                 "rotary dimensions",
-                f"{layer.rope.dims} is not within a head's {layer.head_dim}",
+                f"{layer.rope.dims} is odd or not within a head's {layer.head_dim}",
             )
     return spec
