@@ -61,3 +61,17 @@ class RequestOutput:
     outputs: list[CompletionOutput]
     finished: bool
     metrics: RequestMetrics | None = None
+
+
+@dataclass(slots=True)
+class Increment:
+    """What one step added to answer `index`. Text may lag behind its tokens (half a character, or
+    what may yet turn into a stop string, is held back); joined over an answer, the increments
+    equal its `CompletionOutput`. The last one carries `finish_reason`."""
+
+    index: int
+    text: str
+    token_ids: list[int]
+    logprobs: list[dict[int, TokenLogprob]] | None = None
+    finish_reason: FinishReason | None = None
+    stop_reason: int | str | None = None

@@ -1,0 +1,32 @@
+"""Which tokens a sequence already holds: what penalties look at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class History:
+    """The tokens of a prompt, and those of its answer with their counts."""
+
+    def __init__(self, prompt: Sequence[int]) -> None:
+        self._prompt = np.unique(np.asarray(prompt, np.int64))
+        self._counts: Counter[int] = Counter()
+        self.generated = 0
+
+    def append(self, token: int) -> None:
+        """Another token of the answer."""
+        self._counts[token] += 1
+        self.generated += 1
+
+    def seen(self) -> NDArray[np.int64]:
+        """Ids in prompt or answer, each once, ascending."""
+        return np.union1d(self._prompt, self.output()[0])
+
+    def output(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Ids in the answer, each once, and how often each stands there."""
+        ids = np.fromiter(self._counts.keys(), np.int64, len(self._counts))
+        return ids, np.fromiter(self._counts.values(), np.float64, len(self._counts))

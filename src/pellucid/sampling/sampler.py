@@ -1,0 +1,111 @@
+"""Sampler: every stage in order, one row at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.core.errors import BadInput, PellucidError
+from pellucid.core.outputs import TokenChoice
+from pellucid.core.params import SamplingParams
+from pellucid.sampling.filters import candidates
+from pellucid.sampling.history import History
+from pellucid.sampling.logprobs import describe
+from pellucid.sampling.random import uniform
+from pellucid.sampling.stages import Row, add_bias, apply_temperature, penalise
+
+Float32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What the choice of one token depends on, its scores aside.
+
+    `position` is where the token will stand in its sequence; `end_ids` are the tokens that
+    would end the answer, banned until `params.min_tokens` are out.
+    """
+
+    params: SamplingParams
+    seed: int
+    position: int
+    history: History
+    end_ids: tuple[int, ...] = ()
+
+
+class Sampler:
+    """Chooses tokens of a vocabulary.
+
+    `is_token`, bool [vocabulary]: False at the rows that pad a model's table past its
+    tokenizer's last token; those ids are never chosen. None: every id is a token.
+    """
+
+    def __init__(self, is_token: NDArray[np.bool_] | None = None) -> None:
+        missing = None if is_token is None else np.flatnonzero(~is_token)
+        self._not_tokens = missing if missing is not None and len(missing) else None
+
+    def choose(self, logits: Float32, draw: Draw) -> TokenChoice:
+        """The next token from one row of logits, float32 [vocabulary].
+
+        Raises `PellucidError` for scores that are not numbers, `BadInput` when bias and mask
+        leave no token.
+        """
+        _check_scores(logits, draw.position)
+        row = logits.astype(np.float64)
+        self._mask(row, draw)
+        token = _pick(row, draw)
+        if draw.params.logprobs is None:
+            return TokenChoice(token)
+        return describe(logits, token, draw.params.logprobs, self._not_tokens)
+
+    def _mask(self, row: Row, draw: Draw) -> None:
+        if self._not_tokens is not None:
+            row[self._not_tokens] = -np.inf
+        if draw.history.generated < draw.params.min_tokens:
+            row[list(draw.end_ids)] = -np.inf
+
+
+def _pick(row: Row, draw: Draw) -> int:
+    params = draw.params
+    add_bias(row, params.logit_bias)
+    penalise(
+        row,
+        draw.history,
+        params.repetition_penalty,
+        params.frequency_penalty,
+        params.presence_penalty,
+    )
+    best = int(np.argmax(row))  # the first of equals
+    if row[best] == -np.inf:
+        raise BadInput(
+            f"no token is left to choose at position {draw.position}: "
+            "logit_bias and min_tokens together ban them all; relax one of them"
+        )
+    if params.greedy:
+        return best
+    row = apply_temperature(row, params.temperature)
+    ids = candidates(row, params.min_p, params.top_k, params.top_p)
+    return int(ids[invert(np.exp(row[ids]), uniform(draw.seed, draw.position))])
+
+
+def invert(weights: NDArray[np.float64], u: float) -> int:
+    """The first place where the running sum of `weights` exceeds `u` of the whole.
+
+    weights: float64 [n], not negative, not all 0. u: in [0, 1). A weight of 0 is never drawn.
+    """
+    running = np.cumsum(weights)
+    last = np.searchsorted(running, running[-1])  # u * sum may round up to the sum
+    return int(min(np.searchsorted(running, u * running[-1], side="right"), last))
+
+
+def _check_scores(logits: Float32, position: int) -> None:
+    """-inf is a score (a masked token); NaN and +inf are not, nor is a row of -inf alone."""
+    largest = logits.max()  # NaN if any is
+    if not np.isfinite(largest):
+        bad = int(np.count_nonzero(~(logits < np.inf)))
+        what = f"{bad} of {len(logits)} are NaN or infinite" if bad else "every one is -inf"
+        raise PellucidError(
+            f"the model's scores for position {position} make no distribution: {what}; its weights "
+            "are damaged, or it overflows in this precision"
+        )
