@@ -20,8 +20,10 @@ Blocks = npt.NDArray[np.void]
 Floats = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 
-# Elements dequantised at a time: the temporaries stay in cache and far below the tensor's size.
-CHUNK_ELEMENTS = 1 << 17
+# Elements dequantised at a time, so that the temporaries stay in cache and far below the tensor's
+# size. Measured on two cores of a server: 2^15 to 2^18 alike (about 250 million Q4_1 elements a
+# second), 2^20 at half that.
+CHUNK_ELEMENTS = 1 << 16
 
 # Non-linear 4-bit values of IQ4_NL and IQ4_XS.
 IQ4_VALUES = np.array(
