@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from pellucid.formats.checkpoint import Checkpoint
 from pellucid.formats.tensors import TensorInfo
 from pellucid.quant.types import layout
@@ -16,6 +18,7 @@ from pellucid.quant.types import layout
 _LAYER = re.compile(r"(?:^|\.)(?:blk|layers|h|blocks)\.(\d{1,6})\.")
 _MAX_TEXT = 200
 _MAX_ITEMS = 16
+_MAX_DEPTH = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +143,19 @@ def _layer_order(layer: int | None) -> int:
     return -1 if layer is None else layer
 
 
-def _short(value: Any) -> Any:
-    """A value that prints in a line: long arrays and texts become words about them."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, list | dict) and len(value) > _MAX_ITEMS:
-        return f"{len(value)} values"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)  # JSON has no such number
-    if isinstance(value, str) and len(value) > _MAX_TEXT:
-        return f"text of {len(value)} characters"
+def _short(value: Any, depth: int = 0) -> Any:
+    """A value that prints in a line and that JSON can hold: what is long becomes words about it."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist() if value.size <= _MAX_ITEMS else f"{value.size} values"
+    match value:
+        case list() | dict() if len(value) > _MAX_ITEMS or depth == _MAX_DEPTH:
+            return f"{len(value)} values"
+        case list():
+            return [_short(item, depth + 1) for item in value]
+        case dict():
+            return {key: _short(item, depth + 1) for key, item in value.items()}
+        case str() if len(value) > _MAX_TEXT:
+            return f"text of {len(value)} characters"
+        case float() if not math.isfinite(value):
+            return str(value)  # JSON has no such number
     return value

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from attacks.folder_attacks import good_sharded
 from attacks.gguf_file import good_file
 
-from pellucid.formats import open_checkpoint
+from pellucid.formats import Checkpoint, Metadata, open_checkpoint
 from pellucid.formats.inspect import describe
 
 
@@ -52,3 +54,31 @@ def test_layers_of_each_naming(tmp_path: Path) -> None:
     path.write_bytes(gguf_file({}, [zeros(name, (1,)) for name in [*names, "wte.3"]]).write())
     with open_checkpoint(path) as checkpoint:
         assert [group.layer for group in describe(checkpoint).groups] == [None, 0, 3, 7, 12]
+
+
+def test_metadata_is_short_and_fits_json() -> None:
+    deep: list[Any] = []
+    for _ in range(900):
+        deep = [deep]
+    values = {
+        "nan": np.array([1, np.nan], dtype=np.float32),
+        "inf": float("inf"),
+        "many": np.zeros(17),
+        "few": np.arange(3),
+        "text": "x" * 300,
+        "object": {"a": {"b": [1, {"c": 2}]}},
+        "deep": deep,
+        "labels": dict.fromkeys("abcdefghijklmnopq"),
+    }
+    checkpoint = Checkpoint(Path("m"), "gguf", Metadata(Path("m"), values), {}, [])
+    metadata = describe(checkpoint).to_json()["metadata"]
+    assert json.loads(json.dumps(metadata, allow_nan=False)) == {
+        "nan": [1.0, "nan"],
+        "inf": "inf",
+        "many": "17 values",
+        "few": [0, 1, 2],
+        "text": "text of 300 characters",
+        "object": {"a": {"b": [1, "1 values"]}},
+        "deep": [[["1 values"]]],
+        "labels": "17 values",
+    }
