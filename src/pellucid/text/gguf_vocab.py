@@ -191,7 +191,7 @@ class Fields:
             return None
         array = np.asarray(value) if isinstance(value, list | np.ndarray) else None
         if array is None or array.ndim != 1 or (array.dtype.kind not in kinds and array.size):
-            wanted = "numbers" if "f" in kinds else "integers"
+            wanted = "floating-point numbers" if "f" in kinds else "integers"
             raise self.error(key, f"must be an array of {wanted}, not {_type_name(value)}")
         if len(array) != length:
             raise self.error(key, f"has {len(array)} entries for {length} tokens")
@@ -263,7 +263,7 @@ def _kinds(fields: Fields, n_tokens: int) -> list[int]:
 
 
 def _scores(fields: Fields, n_tokens: int) -> NDArray[np.float32]:
-    array = fields.numbers("scores", "fiu", n_tokens)
+    array = fields.numbers("scores", "f", n_tokens)
     if array is None:
         raise fields.error("scores", "missing: this kind of tokenizer merges by score")
     scores = array.astype(np.float32)
