@@ -84,7 +84,8 @@ class ReferenceOps(Ops):
         return _f32(y) if bias is None else _f32(y + bias)
 
     def rms_norm(self, x: Float32, weight: Float32, eps: float) -> Float32:
-        runs = x.reshape(len(x), -1, len(weight))  # [T, 1 or heads, len(weight)]
+        n_runs = x.shape[1] // len(weight)  # 1, or one for each head
+        runs = x.reshape(len(x), n_runs, len(weight))
         mean_square = np.mean(runs * runs, axis=2, keepdims=True)
         return _f32(runs / np.sqrt(mean_square + np.float32(eps)) * weight).reshape(x.shape)
 
