@@ -11,16 +11,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from pellucid.core.errors import FormatError, UnsupportedError
 from pellucid.formats.checkpoint import Checkpoint
+from pellucid.formats.shown import shown
 
 T = TypeVar("T", int, float, bool, str)
-
-_MISSING = object()
 
 # Far beyond any model; a damaged file may claim billions, and each layer or head takes memory.
 MAX_LAYERS = 4096
 MAX_HEADS = 4096
+MAX_NUMBER = 1e30
 
 # Keys of a config.json that say nothing about what the model computes.
 HARMLESS_CONFIG_KEYS = frozenset(
@@ -30,15 +32,32 @@ HARMLESS_CONFIG_KEYS = frozenset(
     decoder_start_token_id initializer_range init_std attention_dropout attn_dropout attn_pdrop
     embd_pdrop resid_pdrop embedding_dropout hidden_dropout resid_dropout emb_pdrop
     classifier_dropout output_attentions output_hidden_states return_dict gradient_checkpointing
-    use_return_dict id2label label2id problem_type task_specific_params finetuning_task
+    use_return_dict id2label label2id num_labels _num_labels predict_special_tokens output_past
+    problem_type task_specific_params finetuning_task
     router_aux_loss_coef output_router_logits router_jitter_noise pretraining_tp slow_but_exact
     _attn_implementation attn_implementation _from_model_config chunk_size_feed_forward
-    is_encoder_decoder tokenizer_class prefix max_length temperature top_k top_p
-    do_sample seq_length n_inner_dropout unsloth_version unsloth_fixed transformers.js_config
+    tokenizer_class prefix seq_length n_inner_dropout
+    unsloth_version unsloth_fixed transformers.js_config is_llama_config _flash_attn_2_enabled
     summary_type summary_use_proj summary_activation summary_proj_to_labels summary_first_dropout
     cache_implementation bias_dropout_fusion masked_softmax_fusion use_cache_quantization
+    is_decoder torchscript use_bfloat16 tf_legacy_loss output_scores return_dict_in_generate
+    max_length min_length do_sample temperature top_k top_p typical_p num_beams num_beam_groups
+    num_return_sequences early_stopping diversity_penalty length_penalty repetition_penalty
+    no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids suppress_tokens
+    begin_suppress_tokens forced_bos_token_id forced_eos_token_id remove_invalid_values
+    exponential_decay_length_penalty
     """.split()
 )
+
+# Keys that any configuration may have, with the one value of each that is implemented.
+FIXED_CONFIG_VALUES: Mapping[str, Any] = {
+    "add_cross_attention": False,
+    "is_encoder_decoder": False,
+    "pruned_heads": {},
+    "rope_interleaved": False,
+    "tie_encoder_decoder": False,
+    "use_mrope": False,
+}
 
 
 def vocabulary(fields: Fields, checkpoint: Checkpoint) -> int:
@@ -88,13 +107,24 @@ class Fields:
     ) -> int:
         value = self._typed(key, int, default)
         if not low <= value <= high:
-            raise FormatError(
-                self.path, self.prefix + key, f"{value} is not within {low} to {high}"
-            )
+            problem = f"{shown(value)} is not within {low} to {high}"
+            raise FormatError(self.path, self.prefix + key, problem)
         return value
 
-    def number(self, key: str, default: float | None = None) -> float:
-        return self._typed(key, float, default)
+    def number(
+        self,
+        key: str,
+        default: float | None = None,
+        *,
+        low: float = -MAX_NUMBER,
+        high: float = MAX_NUMBER,
+    ) -> float:
+        """A finite number from `low` to `high`."""
+        value = self._typed(key, float, default)
+        if not low <= value <= high:
+            problem = f"{value!r} is not a number within {low:g} to {high:g}"
+            raise FormatError(self.path, self.prefix + key, problem)
+        return value
 
     def positive(self, key: str, default: float | None = None) -> float:
         """A finite number above 0."""
@@ -134,7 +164,9 @@ class Fields:
     def wholes(self, key: str, count: int) -> tuple[int, ...]:
         """One number for every layer, or one number that serves them all."""
         value = self.raw(key)
-        items = [value] * count if not hasattr(value, "__len__") else list(value)
+        if isinstance(value, np.ndarray):
+            value = value.tolist()
+        items = value if isinstance(value, list) else [value] * count
         if len(items) != count or not all(_is(item, int) for item in items):
             raise FormatError(self.path, self.prefix + key, f"{count} whole numbers were expected")
         return tuple(int(item) for item in items)
@@ -150,10 +182,10 @@ class Fields:
     def only(self, key: str, *allowed: Any) -> None:
         """Refuse `key` by name unless it is absent or one of the values implemented."""
         value = self.raw(key)
-        if value is not None and value not in allowed:
+        if value is not None and not any(_equal(value, one) for one in allowed):
             mend = f"only {', '.join(map(repr, allowed))}" if allowed else "leave it out"
             raise UnsupportedError(
-                f"{self.path}: {self.prefix}{key} = {value!r} is not implemented ({mend})"
+                f"{self.path}: {self.prefix}{key} = {shown(value)} is not implemented ({mend})"
             )
 
     def harmless(self, keys: Iterable[str]) -> None:
@@ -181,9 +213,14 @@ class Fields:
             return default
         if not _is(value, kind):
             raise FormatError(
-                self.path, self.prefix + key, f"{value!r} is not of type {kind.__name__}"
+                self.path, self.prefix + key, f"{shown(value)} is not of type {kind.__name__}"
             )
         return kind(value)
+
+
+def _equal(value: Any, other: Any) -> bool:
+    """Equality that tells True from 1, and bears arrays."""
+    return isinstance(value, bool) == isinstance(other, bool) and bool(np.all(value == other))
 
 
 def _is(value: Any, kind: type) -> bool:
@@ -192,5 +229,6 @@ def _is(value: Any, kind: type) -> bool:
     if isinstance(value, bool):
         return False
     if kind is float:
-        return isinstance(value, int | float)
+        # A whole number may be too long for a float.
+        return isinstance(value, float) or (isinstance(value, int) and abs(value) <= MAX_NUMBER)
     return isinstance(value, kind)

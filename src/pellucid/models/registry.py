@@ -26,7 +26,7 @@ from pellucid.models import (
     qwen3,
     qwen3_moe,
 )
-from pellucid.models.fields import HARMLESS_CONFIG_KEYS, Fields
+from pellucid.models.fields import FIXED_CONFIG_VALUES, HARMLESS_CONFIG_KEYS, Fields
 from pellucid.models.weights import Tensor, Weights, load_weights
 from pellucid.ops.step import Step, lower
 from pellucid.ops.vocabulary import Array, Ops
@@ -138,7 +138,9 @@ def load_model(
 
 
 def _from_gguf(checkpoint: Checkpoint, context: int | None) -> tuple[Family, ModelSpec]:
-    architecture = Fields(checkpoint.metadata, checkpoint.path).text("general.architecture")
+    general = Fields(checkpoint.metadata, checkpoint.path)
+    general.only("general.type", "model")  # not an adapter, a projector or a vocabulary
+    architecture = general.text("general.architecture")
     for family in FAMILIES:
         if architecture in family.GGUF_ARCHITECTURES:
             fields = Fields(checkpoint.metadata, checkpoint.path, f"{architecture}.")
@@ -155,13 +157,16 @@ def _from_gguf(checkpoint: Checkpoint, context: int | None) -> tuple[Family, Mod
 def _from_config(checkpoint: Checkpoint, context: int | None) -> tuple[Family, ModelSpec]:
     config = Fields(checkpoint.metadata, checkpoint.path)
     given = config.raw("architectures")
-    names = [name for name in given or () if isinstance(name, str)]
-    if not names:
+    names = given if isinstance(given, list) else []
+    if not names or not isinstance(names[0], str):
         raise FormatError(checkpoint.path, "config.json: architectures", "is missing or empty")
     for family in FAMILIES:
         if names[0] in family.HF_ARCHITECTURES:
+            _refuse_quantised(config)
             spec = family.spec_from_config(config, context)
             config.harmless(HARMLESS_CONFIG_KEYS)
+            for key, value in FIXED_CONFIG_VALUES.items():
+                config.only(key, value)
             config.finish()
             return family, _checked(checkpoint, spec)
     known = sorted(name for family in FAMILIES for name in family.HF_ARCHITECTURES)
@@ -169,6 +174,15 @@ def _from_config(checkpoint: Checkpoint, context: int | None) -> tuple[Family, M
         f"{checkpoint.path}: architecture {names[0]!r} is not implemented "
         f"(known: {', '.join(known)})"
     )
+
+
+def _refuse_quantised(config: Fields) -> None:
+    for key in ("quantization_config", "quantization", "compression_config"):
+        if key in config:
+            raise UnsupportedError(
+                f"{config.path}: {key}: quantised safetensors are not implemented; "
+                "use the model's GGUF file or its unquantised weights"
+            )
 
 
 def _checked(checkpoint: Checkpoint, spec: ModelSpec) -> ModelSpec:

@@ -9,7 +9,7 @@ from typing import Any
 from pellucid.core.errors import FormatError, UnsupportedError
 from pellucid.core.spec import RopeScaling, RopeSpec
 from pellucid.formats.checkpoint import Checkpoint
-from pellucid.models.fields import Fields
+from pellucid.models.fields import MAX_NUMBER, Fields
 
 
 def rope_from_config(config: Fields, dims: int, context: int, default_base: float) -> RopeSpec:
@@ -24,8 +24,8 @@ def rope_from_config(config: Fields, dims: int, context: int, default_base: floa
         if not isinstance(value, Mapping | None):
             raise FormatError(config.path, key, "is not an object")
         given.update(value or {})
-    base = config.positive("rope_theta", default_base)
-    partial = config.positive("partial_rotary_factor", 1.0)
+    base = _base(config, "rope_theta", default_base)
+    partial = config.number("partial_rotary_factor", 1.0, low=0.0, high=1.0)
     return rope_from_parameters(config, given, dims, context, base, partial)
 
 
@@ -39,8 +39,8 @@ def rope_from_parameters(
 ) -> RopeSpec:
     """RopeSpec of one `rope_parameters` object; `base` and `partial` where it does not say."""
     parameters = Fields(given, f"{config.path}: rope_parameters")
-    base = parameters.positive("rope_theta", base)
-    dims = int(dims * parameters.positive("partial_rotary_factor", partial))
+    base = _base(parameters, "rope_theta", base)
+    dims = int(dims * parameters.number("partial_rotary_factor", partial, low=0.0, high=1.0))
     kind = parameters.text("rope_type", parameters.text("type", "default"))
     parameters.harmless(["type", "finetuned"])
     scaling = _scaling_from(kind, parameters, config, dims, context)
@@ -60,9 +60,11 @@ def _scaling_from(
     if kind == "default":
         return None
     if kind == "linear":
-        return RopeScaling("linear", parameters.positive("factor"))
+        return RopeScaling("linear", _factor(parameters, "factor"))
     if kind == "dynamic":
         parameters.only("original_max_position_embeddings", trained)
+        if dims <= 2:
+            raise FormatError(config.path, "rotary dimensions", f"{dims} are too few for dynamic")
         return RopeScaling("dynamic", _stretch(parameters), trained)
     if kind == "llama3":
         return _llama3(parameters, original)
@@ -76,20 +78,26 @@ def _scaling_from(
     raise UnsupportedError(f"{config.path}: rope_type {kind!r} is not implemented")
 
 
+def _base(fields: Fields, key: str, default: float) -> float:
+    return fields.number(key, default, low=1.001, high=1e15)  # 10,000 to 10^9 in use
+
+
+def _factor(fields: Fields, key: str, default: float | None = None) -> float:
+    """A number that something is multiplied or divided by."""
+    return fields.number(key, default, low=1e-4, high=1e6)
+
+
 def _stretch(parameters: Fields, default: float | None = None) -> float:
-    """A `factor` of kinds that only ever lengthen a context."""
-    factor = parameters.positive("factor", default)
-    if factor < 1.0:
-        raise FormatError(parameters.path, "factor", f"{factor} would shorten the context")
-    return factor
+    """The `factor` of kinds that only ever lengthen a context."""
+    return parameters.number("factor", default, low=1.0, high=1e6)
 
 
 def _llama3(parameters: Fields, original: int) -> RopeScaling:
-    low, high = parameters.positive("low_freq_factor"), parameters.positive("high_freq_factor")
+    low, high = _factor(parameters, "low_freq_factor"), _factor(parameters, "high_freq_factor")
     if not low < high:
         problem = f"{high} is not above low_freq_factor, {low}"
         raise FormatError(parameters.path, "high_freq_factor", problem)
-    factor = parameters.positive("factor")
+    factor = _factor(parameters, "factor")
     return RopeScaling("llama3", factor, original, low_freq_factor=low, high_freq_factor=high)
 
 
@@ -104,8 +112,8 @@ def _yarn(parameters: Fields, trained: int, original: int) -> RopeScaling:
         "yarn",
         factor,
         original,
-        beta_fast=parameters.positive("beta_fast", 32.0),
-        beta_slow=parameters.positive("beta_slow", 1.0),
+        beta_fast=_factor(parameters, "beta_fast", 32.0),
+        beta_slow=_factor(parameters, "beta_slow", 1.0),
         attention_factor=attention,
     )
 
@@ -119,6 +127,8 @@ def _longrope(
     parameters: Fields, dims: int, context: int, trained: int, original: int
 ) -> RopeScaling:
     factor = _stretch(parameters, max(trained / original, 1.0))
+    if original < 2:
+        raise FormatError(parameters.path, "original_max_position_embeddings", f"is {original}")
     used, unused = ("long", "short") if context > original else ("short", "long")
     _factor_list(parameters, f"{unused}_factor", dims)
     return RopeScaling(
@@ -135,14 +145,14 @@ def _factor_list(parameters: Fields, key: str, dims: int) -> tuple[float, ...]:
     if (
         not isinstance(values, list)
         or len(values) != dims // 2
-        or not all(isinstance(value, int | float) and 0 < value < math.inf for value in values)
+        or not all(isinstance(value, int | float) and 0 < value <= MAX_NUMBER for value in values)
     ):
         raise FormatError(parameters.path, key, f"must list {dims // 2} numbers above 0")
     return tuple(float(value) for value in values)
 
 
 def _optional(fields: Fields, key: str) -> float | None:
-    return fields.positive(key) if key in fields else None
+    return _factor(fields, key) if key in fields else None
 
 
 def rope_from_gguf(
@@ -153,7 +163,7 @@ def rope_from_gguf(
     `style` is "half" or "interleaved", which the format leaves to the architecture.
     """
     dims = fields.whole("rope.dimension_count", head_dim)
-    base = fields.positive("rope.freq_base", 10000.0)
+    base = _base(fields, "rope.freq_base", 10000.0)
     fields.harmless(["rope.scaling.finetuned"])
     scaling = _scaling_from_gguf(fields, checkpoint, dims, context)
     return RopeSpec(base, dims, "half" if style == "half" else "interleaved", scaling)
@@ -164,13 +174,12 @@ def _scaling_from_gguf(
 ) -> RopeScaling | None:
     kind = fields.text("rope.scaling.type", "linear")
     # 0 stands for none; with type "none" the factor does not count.
-    factor = fields.number("rope.scaling.factor", fields.number("rope.scale_linear", 0.0)) or 1.0
+    old_name = fields.number("rope.scale_linear", 0.0, low=0.0, high=1e6)
+    factor = fields.number("rope.scaling.factor", old_name, low=0.0, high=1e6) or 1.0
     if kind == "none":
         factor = 1.0
-    if not 0.0 < factor < math.inf:
-        raise FormatError(fields.path, f"{fields.prefix}rope.scaling.factor", f"is {factor}")
     original = fields.whole("rope.scaling.original_context_length", fields.whole("context_length"))
-    attention = fields.positive("rope.scaling.attn_factor", 1.0)
+    attention = _factor(fields, "rope.scaling.attn_factor", 1.0)
     name = _factor_tensor(checkpoint, kind, context > original)
     if name is not None and factor == 1.0 and kind != "yarn":
         factors = _factors(checkpoint, name, dims)
@@ -188,16 +197,16 @@ def _scaling_from_gguf(
 def _yarn_from_gguf(fields: Fields, factor: float, original: int, attention: float) -> RopeScaling:
     fields.only("rope.scaling.yarn_ext_factor", 1.0)
     own = _yarn_attention(factor) if factor > 1.0 else 1.0
-    weighed = fields.number("rope.scaling.yarn_log_multiplier", 0.0)
+    weighed = fields.number("rope.scaling.yarn_log_multiplier", 0.0, low=0.0, high=1e3)
     if weighed and factor > 1.0:
         own /= _yarn_attention(factor, weighed)
     return RopeScaling(
         "yarn",
         factor,
         original,
-        beta_fast=fields.positive("rope.scaling.yarn_beta_fast", 32.0),
-        beta_slow=fields.positive("rope.scaling.yarn_beta_slow", 1.0),
-        attention_factor=attention * fields.positive("rope.scaling.yarn_attn_factor", own),
+        beta_fast=_factor(fields, "rope.scaling.yarn_beta_fast", 32.0),
+        beta_slow=_factor(fields, "rope.scaling.yarn_beta_slow", 1.0),
+        attention_factor=attention * _factor(fields, "rope.scaling.yarn_attn_factor", own),
     )
 
 
@@ -215,6 +224,6 @@ def _factors(checkpoint: Checkpoint, name: str, dims: int) -> tuple[float, ...]:
     if info is None or info.shape != (dims // 2,):
         raise FormatError(checkpoint.path, f"tensor {name}", f"must hold {dims // 2} factors")
     factors = tuple(float(f) for f in checkpoint.read(name))
-    if not all(0.0 < f < math.inf for f in factors):
+    if not all(0.0 < f <= MAX_NUMBER for f in factors):
         raise FormatError(checkpoint.path, f"tensor {name}", "must hold numbers above 0")
     return factors
