@@ -73,8 +73,8 @@ def _text_config(config: Fields) -> Fields:
         return Fields({**_DEFAULTS, **config.everything()}, config.path)
     config.only("tie_word_embeddings", True)
     config.harmless(
-        "vision_config mm_tokens_per_image image_token_index boi_token_index"
-        " eoi_token_index".split()
+        "vision_config mm_tokens_per_image image_token_index boi_token_index eoi_token_index"
+        " image_token_id boi_token_id eoi_token_id".split()
     )
     given = config.section("text_config").everything()
     return Fields({**_DEFAULTS, **given}, config.path)

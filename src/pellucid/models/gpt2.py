@@ -52,6 +52,7 @@ def spec_from_config(config: Fields, context: int | None) -> ModelSpec:
     head_dim = equal_heads(config, d_model, n_heads)
     trained = _positions(config, "n_positions", context)
     config.only("n_ctx", trained)
+    config.only("n_special", 0)
     config.only("add_cross_attention", False)
     config.only("activation_function", *_TANH_GELU, *_EXACT_GELU)
     config.harmless(["reorder_and_upcast_attn"])  # scores are float32 here whatever the weights

@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 import gguf
 
+from pellucid.core.spec import LayerSpec
+
 from .gguf_twin import Float32, Recipe, State
 from .runner import (
     Case,
@@ -45,12 +47,12 @@ def convert(state: State, config: Any) -> State:
 GGUF = Recipe("bloom", keys, convert)
 
 
-def first_slope_doubled(layer: Any) -> Any:
+def first_slope_doubled(layer: LayerSpec) -> LayerSpec:
     first, *rest = layer.alibi_slopes
     return dataclasses.replace(layer, alibi_slopes=(2 * first, *rest))
 
 
-def slopes_of_the_power_below(layer: Any) -> Any:
+def slopes_of_the_power_below(layer: LayerSpec) -> LayerSpec:
     """What a naive formula gives six heads."""
     slopes = tuple(2.0 ** (-8 * h / layer.n_heads) for h in range(1, layer.n_heads + 1))
     return dataclasses.replace(layer, alibi_slopes=slopes)

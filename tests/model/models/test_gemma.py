@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import shutil
+from pathlib import Path
 from typing import Any, ClassVar
 
 import gguf
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
 
-from pellucid.models.registry import Model
+from pellucid.core.spec import LayerSpec
+from pellucid.formats import open_checkpoint
+from pellucid.models.registry import Model, load_model, read_spec
+from pellucid.ops.reference import ReferenceOps
 
 from .gguf_twin import Recipe, State, common_keys
 from .runner import (
+    Built,
     Case,
+    Disagreement,
     FamilySuite,
+    assert_agree,
     changed,
     dropped,
     layer_with,
     other_gelu,
+    run,
     window_off_by,
     without_norm,
     wrong_layer,
@@ -99,7 +112,7 @@ GEMMA2 = {
 }
 
 
-def uncapped(layer: Any) -> Any:
+def uncapped(layer: LayerSpec) -> LayerSpec:
     return dataclasses.replace(layer, attention_softcap=None)
 
 
@@ -157,11 +170,11 @@ GEMMA3 = {
 }
 
 
-def base_of_far_layers(layer: Any) -> Any:
+def base_of_far_layers(layer: LayerSpec) -> LayerSpec:
     return dataclasses.replace(layer, rope=dataclasses.replace(layer.rope, base=1e6))
 
 
-def unscaled_rope(layer: Any) -> Any:
+def unscaled_rope(layer: LayerSpec) -> LayerSpec:
     return dataclasses.replace(layer, rope=dataclasses.replace(layer.rope, scaling=None))
 
 
@@ -195,3 +208,80 @@ class TestGemma3(FamilySuite):
             {"no soft cap on logits": wrong_spec(logit_softcap=None)},
         ),
     }
+
+
+def older(config: dict[str, Any]) -> dict[str, Any]:
+    """A config.json as transformers wrote it before version 5."""
+    old = {key: value for key, value in config.items() if key not in ("rope_parameters", "dtype")}
+    rope = config["rope_parameters"]
+    if "full_attention" in rope:
+        old["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        rope = rope["full_attention"]
+    scaling = {key: value for key, value in rope.items() if key != "rope_theta"}
+    old["rope_scaling"] = scaling if scaling["rope_type"] != "default" else None
+    return {**old, "rope_theta": rope["rope_theta"], "torch_dtype": "float32"}
+
+
+@pytest.mark.parametrize(
+    ("case", "pattern"),
+    [
+        (TestGemma.CASES["one key-value head"], None),
+        (TestGemma2.CASES["caps that bite"], None),
+        (TestGemma3.CASES["five near, one far"], None),
+        (TestGemma3.CASES["every third far, capped, own scale"], 3),
+    ],
+)
+def test_an_older_configuration_says_the_same(
+    case: Case, pattern: int | None, tmp_path: Path
+) -> None:
+    built = Built(case, tmp_path)
+    old = older(built.config)
+    old.pop("layer_types", None)  # the pattern, or its default, says it
+    old.pop("_sliding_window_pattern", None)
+    if pattern is not None:
+        old["sliding_window_pattern"] = pattern
+    spec = built.spec
+    (tmp_path / "config.json").write_text(json.dumps(old))
+    assert read_spec(open_checkpoint(tmp_path))[1] == spec
+
+
+WITH_EYES = Case(
+    "Gemma3Config",
+    {
+        "text_config": {**GEMMA3, "num_hidden_layers": 3, "sliding_window_pattern": 2},
+        "vision_config": {
+            "hidden_size": 16,
+            "intermediate_size": 16,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "image_size": 28,
+            "patch_size": 14,
+        },
+        "mm_tokens_per_image": 4,
+    },
+)
+
+
+def test_a_model_with_eyes_reads_text(tmp_path: Path) -> None:
+    """Gemma3ForConditionalGeneration; then the same tensors under their newer names, with
+    `model.language_model.` and `model.vision_tower.` before them."""
+    built = Built(WITH_EYES, tmp_path / "old")
+    tokens = built.tokens(33)
+    ours = run(built.model, tokens)
+    assert_agree(ours, built.truth(tokens), built.spec, "text")
+    with pytest.raises(Disagreement):
+        wrong = run(window_off_by(1)(built.model), tokens)
+        assert_agree(wrong, built.truth(tokens), built.spec, "window")
+
+    renamed = {
+        name.replace("language_model.model.", "model.language_model.")
+        if name.startswith("language_model.")
+        else f"model.{name}": array
+        for name, array in load_file(built.folder / "model.safetensors").items()
+    }
+    new = tmp_path / "new"
+    new.mkdir()
+    save_file(renamed, new / "model.safetensors")
+    shutil.copy(built.folder / "config.json", new)
+    model = load_model(open_checkpoint(new), ReferenceOps())
+    np.testing.assert_array_equal(run(model, tokens), ours)
