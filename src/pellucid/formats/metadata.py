@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from pellucid.core.errors import FormatError
 from pellucid.formats.shown import shown
@@ -77,37 +76,14 @@ class Metadata(Mapping[str, Any]):
         return value
 
     @overload
-    def number(self, key: str) -> float: ...
-    @overload
-    def number(self, key: str, default: T) -> float | T: ...
-    def number(self, key: str, default: Any = _REQUIRED) -> Any:
-        """A finite number, whole or not."""
-        value = self._get(key, default)
-        if value is default:
-            return value
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self._wrong(key, "a number")
-        try:
-            number = float(value)
-        except OverflowError:
-            number = np.inf
-        if not np.isfinite(number):
-            raise self.error(key, f"is {shown(value)}, must be finite")
-        return number
-
-    @overload
-    def boolean(self, key: str) -> bool: ...
-    @overload
-    def boolean(self, key: str, default: T) -> bool | T: ...
-    def boolean(self, key: str, default: Any = _REQUIRED) -> Any:
-        return self._of_type(key, default, bool, "true or false")
-
-    @overload
     def text(self, key: str) -> str: ...
     @overload
     def text(self, key: str, default: T) -> str | T: ...
     def text(self, key: str, default: Any = _REQUIRED) -> Any:
-        return self._of_type(key, default, str, "a string")
+        value = self._get(key, default)
+        if value is not default and not isinstance(value, str):
+            raise self._wrong(key, "a string")
+        return value
 
     @overload
     def texts(self, key: str) -> list[str]: ...
@@ -122,23 +98,6 @@ class Metadata(Mapping[str, Any]):
             raise self._wrong(key, "an array of strings")
         return value
 
-    @overload
-    def integers(self, key: str) -> npt.NDArray[np.int64]: ...
-    @overload
-    def integers(self, key: str, default: T) -> npt.NDArray[np.int64] | T: ...
-    def integers(self, key: str, default: Any = _REQUIRED) -> Any:
-        """A list of whole numbers, as int64 [n]."""
-        return self._array(key, default, "iu", np.int64, "an array of integers")
-
-    @overload
-    def numbers(self, key: str) -> npt.NDArray[np.float64]: ...
-    @overload
-    def numbers(self, key: str, default: T) -> npt.NDArray[np.float64] | T: ...
-    def numbers(self, key: str, default: Any = _REQUIRED) -> Any:
-        """A list of numbers, as float64 [n]. GGUF arrays must be floating point, as scores are."""
-        kinds = "fiu" if isinstance(self.get(key), list) else "f"
-        return self._array(key, default, kinds, np.float64, "an array of floating-point numbers")
-
     def _get(self, key: str, default: Any) -> Any:
         value = self._values.get(key)
         if value is not None:
@@ -146,28 +105,6 @@ class Metadata(Mapping[str, Any]):
         if default is _REQUIRED:
             raise self.error(key, "is missing")
         return default
-
-    def _of_type(self, key: str, default: Any, kind: type, words: str) -> Any:
-        value = self._get(key, default)
-        if value is not default and not isinstance(value, kind):
-            raise self._wrong(key, words)
-        return value
-
-    def _array(self, key: str, default: Any, kinds: str, dtype: type, words: str) -> Any:
-        value = self._get(key, default)
-        if value is default:
-            return value
-        try:
-            array = np.asarray(value)
-        except (ValueError, OverflowError) as error:
-            raise self._wrong(key, words) from error
-        if array.size == 0 and array.ndim == 1 and isinstance(value, list):
-            return np.empty(0, dtype=dtype)
-        if array.ndim != 1 or array.dtype.kind not in kinds:
-            raise self._wrong(key, words)
-        if array.dtype.kind == "u" and dtype is np.int64 and array.max(initial=0) > (1 << 63) - 1:
-            raise self.error(key, "holds a number beyond 2^63 - 1")
-        return array.astype(dtype)
 
     def _wrong(self, key: str, words: str) -> FormatError:
         return self.error(key, f"is {self.type_of(key)}, must be {words}")

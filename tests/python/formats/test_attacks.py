@@ -65,13 +65,6 @@ def test_the_good_files_open(tmp_path: Path) -> None:
                 assert checkpoint.read(name).shape == tensor.shape
 
 
-def test_a_typed_accessor_refuses_scores_of_bytes(tmp_path: Path) -> None:
-    attack = next(a for a in LATER if a.name.endswith("scores-u8"))
-    error = pytest.raises(FormatError, match=r"scores.*byte \d+.*array of uint8, must be")
-    with open_checkpoint(attack.write(tmp_path)) as checkpoint, error:
-        checkpoint.metadata.numbers("tokenizer.ggml.scores")
-
-
 _CHILD = """
 import json, resource, sys, time
 from pellucid.core.errors import BadInput

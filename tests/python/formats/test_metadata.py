@@ -33,16 +33,8 @@ VALUES: dict[str, Any] = {
     "object": {"a": 1},
     "bigger_than_float": 10**400,
 }
-ACCESSORS = ["integer", "number", "boolean", "text", "texts", "integers", "numbers"]
-ACCEPTED = {
-    "integer": {"int"},
-    "number": {"int", "negative", "float"},
-    "boolean": {"bool"},
-    "text": {"text"},
-    "texts": {"texts", "empty"},
-    "integers": {"bytes", "json_ints", "empty"},
-    "numbers": {"floats", "json_ints", "json_numbers", "empty"},
-}
+ACCESSORS = ["integer", "text", "texts"]
+ACCEPTED = {"integer": {"int"}, "text": {"text"}, "texts": {"texts", "empty"}}
 
 
 @pytest.fixture
@@ -57,7 +49,7 @@ def test_each_accessor_takes_only_its_own(accessor: str, key: str, metadata: Met
     if key in ACCEPTED[accessor]:
         assert np.array_equal(read(key), VALUES[key])
     else:
-        with pytest.raises(FormatError, match=rf"^m\.gguf: key '{key}'.*(must|is missing|beyond)"):
+        with pytest.raises(FormatError, match=rf"^m\.gguf: key '{key}'.*(must|is missing)"):
             read(key)
 
 
@@ -72,15 +64,13 @@ def test_a_missing_key(accessor: str, metadata: Metadata) -> None:
 
 def test_the_type_and_offset_of_the_file_are_named(metadata: Metadata) -> None:
     with pytest.raises(FormatError, match=r"'bytes' \(byte 123\): is array of uint8, must be"):
-        metadata.numbers("bytes")
+        metadata.texts("bytes")
 
 
 def test_bounds_of_integers(metadata: Metadata) -> None:
     assert metadata.integer("negative", low=-1) == -1
     with pytest.raises(FormatError, match="is 7, must be from 0 to 6"):
         metadata.integer("int", high=6)
-    assert metadata.integers("bytes").dtype == np.int64
-    assert metadata.numbers("floats").dtype == np.float64
 
 
 def test_it_is_a_mapping(metadata: Metadata) -> None:
