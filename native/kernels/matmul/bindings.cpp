@@ -7,6 +7,7 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "kernels/matmul/layout.h"
+#include "kernels/matmul/measure.h"
 
 namespace nb = nanobind;
 
@@ -87,6 +89,29 @@ void multiply(const PackedWeight& weight, nb::handle x, Output out, std::optiona
                   static_cast<int64_t>(out.shape(1)), add, group_begin, end);
 }
 
+std::vector<double> time_products(const std::vector<const PackedWeight*>& weights, nb::handle x,
+                                  int threads, int passes) {
+  const Activations rows = view_of(x);
+  if (weights.empty() || threads < 1 || passes < 1)
+    throw std::invalid_argument("weights, threads and passes must each be at least one");
+  int64_t ldo = 0;
+  for (const PackedWeight* weight : weights) {
+    if (!weight) throw std::invalid_argument("weights holds None");
+    if (weight->k != rows.k) throw std::invalid_argument("weights and x differ in k");
+    ldo = std::max(ldo, weight->n_out);
+  }
+  std::vector<float> out(static_cast<size_t>(rows.rows * ldo));
+  nb::gil_scoped_release release;
+  return matmul::time_products(weights, rows, out.data(), ldo, threads, passes);
+}
+
+std::vector<double> time_reads(int64_t bytes, int threads, int passes) {
+  if (bytes < 8 || threads < 1 || passes < 1)
+    throw std::invalid_argument("bytes, threads and passes must each be positive");
+  nb::gil_scoped_release release;
+  return matmul::time_reads(bytes, threads, passes);
+}
+
 }  // namespace
 
 void bind_matmul(nb::module_& parent) {
@@ -109,6 +134,10 @@ void bind_matmul(nb::module_& parent) {
            "out[r, o] = sum_k x[r, k] W[o, k] (+ bias[o]) (+ out[r, o]) for the outputs of groups.");
   m.def("pack", &pack, nb::arg("type"), nb::arg("raw"), nb::arg("n_out"), nb::arg("k"),
         nb::arg("simd") = "", "Packs the rows of a tensor of a GGUF type; `raw` is uint8 [bytes].");
+  m.def("time_products", &time_products, nb::arg("weights"), nb::arg("x"), nb::arg("threads"),
+        nb::arg("passes"), "Seconds of each pass over the weights.");
+  m.def("time_reads", &time_reads, nb::arg("bytes"), nb::arg("threads"), nb::arg("passes"),
+        "Seconds of each plain read of a buffer.");
   m.def("considered", [] {
     std::vector<std::tuple<std::string, bool, std::string>> all;
     for (const SimdChoice& c : simd_considered()) all.emplace_back(simd_name(c.simd), c.usable, c.why);

@@ -107,6 +107,7 @@ class LaidOutWeight final : public PackedWeight {
 const KernelSet& kernel_set(Simd simd) {
   switch (simd) {
 #if defined(__x86_64__)
+    case Simd::avx2: return kAvx2Kernels;
     case Simd::avx512: return kAvx512Kernels;
 #endif
     default: return kGenericKernels;
