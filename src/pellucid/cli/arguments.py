@@ -1,0 +1,56 @@
+"""What several commands take, read in one way."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pellucid.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pellucid.hub import Progress
+
+ModelOption = Annotated[
+    str | None, typer.Option("--model", "-m", help="The model, if not the first argument.")
+]
+OfflineOption = Annotated[bool, typer.Option("--offline", help="Fetch nothing.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")
+]
+
+
+def split_words(words: list[str] | None, model: str | None) -> tuple[str, str | None]:
+    """The model and the text among `[MODEL] [TEXT]`; the text is None where it is not given.
+
+    A lone word is the model if it can be the name of one, else the text for the default model.
+    Raises `BadInput` for more words than that.
+    """
+    from pellucid.hub import DEFAULT_MODEL, is_model_name
+
+    given = list(words or ())
+    if model is None and (len(given) == 2 or (given and is_model_name(given[0]))):
+        model = given.pop(0)
+    if len(given) > 1:
+        raise BadInput(f"too many arguments: {' '.join(given[1:])!r}: put the text in quotes")
+    return model or DEFAULT_MODEL, given[0] if given else None
+
+
+def text_or_input(text: str | None, what: str) -> bytes:
+    """The text as bytes: the argument, or all of standard input where there is none or `-`."""
+    if text is not None and text != "-":
+        return os.fsencode(text)
+    if sys.stdin.isatty():
+        print(f"reading the {what} from the terminal; end it with Ctrl-D", file=sys.stderr)
+    return sys.stdin.buffer.read()
+
+
+def find_model(name: str, offline: bool, progress: Progress | None = None) -> Path:
+    """The model's path, fetched with a bar on standard error if need be."""
+    from pellucid.hub import TerminalProgress, resolve
+
+    return resolve(name, offline=offline, progress=progress or TerminalProgress())

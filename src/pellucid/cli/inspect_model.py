@@ -1,0 +1,98 @@
+"""`pellucid inspect`: a picture of a model file, and of this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pellucid.cli.arguments import JsonOption, ModelOption, OfflineOption, find_model
+from pellucid.cli.output import write, write_json
+from pellucid.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from pellucid.core.spec import ModelSpec
+    from pellucid.formats import Checkpoint
+
+
+def inspect_model(
+    model_name: Annotated[str | None, typer.Argument(metavar="[MODEL]")] = None,
+    model: ModelOption = None,
+    context: Annotated[
+        int | None,
+        typer.Option("--context", min=1, help="Positions to reckon memory for. [the model's]"),
+    ] = None,
+    machine: Annotated[
+        bool, typer.Option("--machine", help="Show what this machine offers, and no model.")
+    ] = False,
+    offline: OfflineOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Draw what a model file holds.
+
+    Layers, shapes, types, bytes, and the memory it needs at a context. Only headers are read.
+    """
+    from pellucid.cli.machine import describe_machine, draw_machine
+    from pellucid.cli.picture import draw
+    from pellucid.formats import open_checkpoint
+    from pellucid.formats.inspect import describe
+    from pellucid.hub import DEFAULT_MODEL
+
+    if machine:
+        if model_name or model:
+            raise BadInput("--machine shows no model: give one or the other")
+        facts = describe_machine()
+        _print(json, facts, lambda: draw_machine(facts))
+        return
+    if model_name and model:
+        raise BadInput("the model is named twice: as an argument and by --model")
+    path = find_model(model or model_name or DEFAULT_MODEL, offline)
+    with open_checkpoint(path) as checkpoint:
+        description = describe(checkpoint)
+        spec, refusal = _spec(checkpoint, context)
+    memory = _memory(description.weight_bytes, description.parameters, spec, context)
+    shown = {**description.to_json(), "supported": refusal is None, "refusal": refusal}
+    _print(json, {**shown, "memory": memory}, lambda: draw(description, spec, refusal, memory))
+
+
+def _print(json: bool, facts: dict[str, Any], picture: Any) -> None:
+    if json:
+        write_json(facts)
+    else:
+        write(picture())
+
+
+def _spec(checkpoint: Checkpoint, context: int | None) -> tuple[ModelSpec | None, str | None]:
+    """The model's specification, or why there is none: a file can be looked at all the same."""
+    from pellucid.models.registry import read_spec
+
+    try:
+        return read_spec(checkpoint)[1], None
+    except BadInput as error:
+        return None, str(error)
+
+
+def _memory(
+    weight_bytes: int, parameters: int, spec: ModelSpec | None, context: int | None
+) -> dict[str, Any]:
+    """What running it takes, in bytes. The cache is reckoned by the allocator's own formula."""
+    from pellucid.costs import kv_bytes_per_token
+    from pellucid.engine.memory import available_memory
+
+    memory: dict[str, Any] = {
+        "weights_in_file": weight_bytes,
+        "weights_as_float32": 4 * parameters,
+        "available": available_memory(),
+    }
+    if spec is not None:
+        positions = context or spec.context_length
+        if positions > spec.context_length:
+            raise BadInput(
+                f"--context {positions} is above the {spec.context_length} positions that the "
+                "model was made for: lower it"
+            )
+        memory["context"] = positions
+        memory["kv_cache_per_token"] = kv_bytes_per_token(spec)
+        memory["kv_cache"] = positions * kv_bytes_per_token(spec)
+        memory["total"] = memory["weights_as_float32"] + memory["kv_cache"]
+    return memory

@@ -1,0 +1,37 @@
+"""`pellucid list`: the models that have a name, and those that are here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pellucid.cli.arguments import JsonOption
+from pellucid.cli.output import in_bytes, table, write, write_json
+
+if TYPE_CHECKING:
+    from pellucid.hub import ListedModel
+
+
+def list_models(json: JsonOption = False) -> None:
+    """Show the models that have a name, and those that are here."""
+    from pellucid.hub import list_models as rows_of_models
+
+    rows = rows_of_models()
+    if json:
+        write_json({"models": [_as_json(row) for row in rows]})
+        return
+    lines = [("NAME", "ON DISK", "LICENCE", "FROM")]
+    for row in rows:
+        size = in_bytes(row.size) if row.size is not None else "-"
+        lines.append((row.name, size, row.licence, row.source))
+    write(table(lines, right=(1,)) + "\n")
+
+
+def _as_json(row: ListedModel) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "title": row.title,
+        "licence": row.licence,
+        "source": row.source,
+        "path": str(row.path) if row.path else None,
+        "size": row.size,
+    }

@@ -1,0 +1,61 @@
+"""What this machine offers to an engine."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from pellucid.cli.output import in_bytes, table
+
+
+def describe_machine() -> dict[str, Any]:
+    """Processor, cores, memory in bytes, and the instruction sets the native kernels choose by."""
+    from pellucid import __version__, _native
+    from pellucid.engine.memory import available_memory
+
+    return {
+        "pellucid": __version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": _processor(),
+        "architecture": platform.machine(),
+        "cores": _cores(),
+        "memory_available": available_memory(),
+        "instruction_sets": dict(_native.cpu_features()),
+    }
+
+
+def draw_machine(facts: dict[str, Any]) -> str:
+    """The facts as a table, a line end at its end."""
+    sets = facts["instruction_sets"]
+    offered = [name for name, present in sets.items() if present]
+    missing = [name for name, present in sets.items() if not present]
+    rows = [
+        ("pellucid", f"{facts['pellucid']}, Python {facts['python']}, {facts['system']}"),
+        ("processor", f"{facts['processor']} ({facts['architecture']})"),
+        ("cores", str(facts["cores"])),
+        ("free memory", in_bytes(facts["memory_available"])),
+        ("offers", " ".join(offered) or "none of the instruction sets that kernels choose by"),
+    ]
+    if missing:
+        rows.append(("lacks", " ".join(missing)))
+    return table(rows) + "\n"
+
+
+def _cores() -> int:
+    """Cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"

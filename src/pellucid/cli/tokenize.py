@@ -1,0 +1,82 @@
+"""`pellucid tokenize`: text to pieces, ids and offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pellucid.cli.arguments import (
+    JsonOption,
+    ModelOption,
+    OfflineOption,
+    find_model,
+    split_words,
+    text_or_input,
+)
+from pellucid.cli.output import printable, table, write, write_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pellucid.text import Piece, Tokenizer
+
+
+def tokenize(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MODEL] [TEXT]", help="Standard input without TEXT, or for -."),
+    ] = None,
+    model: ModelOption = None,
+    special: Annotated[
+        bool, typer.Option("--special", help="Read control tokens spelled in the text as such.")
+    ] = False,
+    added: Annotated[
+        bool,
+        typer.Option("--bos/--no-bos", help="Add what the file adds around a text: BOS, EOS."),
+    ] = True,
+    offline: OfflineOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Show the tokens of a text: pieces, ids, offsets.
+
+    Offsets count characters. Every byte of standard input counts, a line end at its end too.
+    """
+    name, text = split_words(words, model)
+    data = text_or_input(text, "text")
+    tokenizer = open_tokenizer(find_model(name, offline))
+    pieces = tokenizer.pieces(data, parse_special=special, add_special=added)
+    if json:
+        write_json(
+            {
+                "ids": [piece.id for piece in pieces],
+                "pieces": [piece.text for piece in pieces],
+                "offsets": [[piece.start, piece.end] for piece in pieces],
+            }
+        )
+        return
+    write(_drawn(pieces))
+
+
+def open_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer of a model, its weights left alone."""
+    from pellucid.formats import open_checkpoint
+    from pellucid.text import Tokenizer
+
+    with open_checkpoint(path) as checkpoint:
+        return Tokenizer.from_gguf(checkpoint.metadata, checkpoint.path)
+
+
+def _drawn(pieces: list[Piece]) -> str:
+    rows = [("ID", "FROM", "TO", "PIECE")]
+    for piece in pieces:
+        rows.append((str(piece.id), str(piece.start), str(piece.end), _shown(piece)))
+    count = f"{len(pieces)} token{'' if len(pieces) == 1 else 's'}"
+    return f"{table(rows, right=(0, 1, 2))}\n{count}\n"
+
+
+def _shown(piece: Piece) -> str:
+    """The piece in quotes; its bytes where they are only a part of a character."""
+    if "\ufffd" in piece.text and piece.text.encode() != piece.bytes:
+        return " ".join(f"{byte:02x}" for byte in piece.bytes)
+    return f"'{printable(piece.text)}'"
