@@ -205,6 +205,13 @@ class Fields:
                 f"{', '.join(unread)}, and will not guess"
             )
 
+    def finish_config(self) -> None:
+        """`finish` for a config.json or a part of one: passes over the keys that any may have."""
+        self.harmless(HARMLESS_CONFIG_KEYS)
+        for key, value in FIXED_CONFIG_VALUES.items():
+            self.only(key, value)
+        self.finish()
+
     def _typed(self, key: str, kind: type[T], default: T | None) -> T:
         value = self.raw(key)
         if value is None:

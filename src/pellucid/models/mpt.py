@@ -12,7 +12,7 @@ from pellucid.core.errors import UnsupportedError
 from pellucid.core.spec import LayerSpec, ModelSpec
 from pellucid.formats.checkpoint import Checkpoint
 from pellucid.models.alibi import slopes
-from pellucid.models.fields import HARMLESS_CONFIG_KEYS, Fields, equal_heads, vocabulary
+from pellucid.models.fields import Fields, equal_heads, vocabulary
 from pellucid.models.names import fused_block, layers
 from pellucid.models.parts import embed, head, layer_norm, mlp
 from pellucid.models.weights import Tensor, Weights
@@ -99,8 +99,7 @@ def _from_attn_config(
         scale=given.positive("softmax_scale") if "softmax_scale" in given else None,
     )
     clip = {"clip_qkv": given.positive("clip_qkv")} if "clip_qkv" in given else {}
-    given.harmless(HARMLESS_CONFIG_KEYS)
-    given.finish()
+    given.finish_config()
     return layer, {**clip}
 
 

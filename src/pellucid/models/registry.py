@@ -26,7 +26,7 @@ from pellucid.models import (
     qwen3,
     qwen3_moe,
 )
-from pellucid.models.fields import FIXED_CONFIG_VALUES, HARMLESS_CONFIG_KEYS, Fields
+from pellucid.models.fields import Fields
 from pellucid.models.weights import Tensor, Weights, load_weights
 from pellucid.ops.step import Step, lower
 from pellucid.ops.vocabulary import Array, Ops
@@ -164,10 +164,7 @@ def _from_config(checkpoint: Checkpoint, context: int | None) -> tuple[Family, M
         if names[0] in family.HF_ARCHITECTURES:
             _refuse_quantised(config)
             spec = family.spec_from_config(config, context)
-            config.harmless(HARMLESS_CONFIG_KEYS)
-            for key, value in FIXED_CONFIG_VALUES.items():
-                config.only(key, value)
-            config.finish()
+            config.finish_config()
             return family, _checked(checkpoint, spec)
     known = sorted(name for family in FAMILIES for name in family.HF_ARCHITECTURES)
     raise UnsupportedError(
