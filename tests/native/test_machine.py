@@ -11,7 +11,7 @@ from pellucid import _native
 
 CPUINFO = Path("/proc/cpuinfo")
 # Our name -> the kernel's name, where they differ.
-KERNEL_NAMES = {"avx512vnni": "avx512_vnni", "neon": "asimd"}
+KERNEL_NAMES = {"avx512vnni": "avx512_vnni", "neon": "asimd", "dotprod": "asimddp"}
 
 
 def kernel_flags() -> set[str]:

@@ -66,7 +66,7 @@ Activations view_of(nb::handle x) {
   QuantizedRows* quantized;
   if (nb::try_cast(x, quantized) && quantized) return quantized->view();
   Rows rows;
-  if (!nb::try_cast(x, rows))
+  if (!nb::try_cast(x, rows, false))
     throw nb::type_error("x is neither QuantizedRows nor a float32 array of rows and k");
   return {static_cast<int64_t>(rows.shape(0)), static_cast<int64_t>(rows.shape(1)), rows.data(), nullptr};
 }
