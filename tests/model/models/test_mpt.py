@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import gguf
 import numpy as np
+import pytest
 
 from pellucid.core.spec import LayerSpec
 from pellucid.models.registry import Model
@@ -18,9 +19,11 @@ from .gguf_twin import Float32, Recipe
 from .runner import (
     Built,
     Case,
+    Disagreement,
     FamilySuite,
     ask,
     assert_agree,
+    dropped,
     layer_with,
     other_gelu,
     run,
@@ -118,3 +121,25 @@ def test_logit_scale_counts(tmp_path: Path) -> None:
     tokens = built.tokens(9)
     scaled = ask(built.judge, tokens) * np.float32(48**-0.5)
     assert_agree(run(built.model, tokens), scaled, built.spec, "scaled logits")
+
+
+def test_biases_count(tmp_path: Path) -> None:
+    """Transformers makes MPT without biases; given some, as `no_bias` false has them, it agrees."""
+    import torch
+
+    built = Built(Case("MptConfig", {**BASE, "no_bias": False}, gguf=GGUF), tmp_path)
+    rng = np.random.RandomState(1)
+    for module in built.judge.modules():
+        if isinstance(module, torch.nn.Linear | torch.nn.LayerNorm) and (
+            module is not built.judge.lm_head
+        ):
+            noise = 0.3 * rng.standard_normal(len(module.weight))
+            module.bias = torch.nn.Parameter(torch.from_numpy(noise.astype(np.float32)))
+    built.judge.save_pretrained(tmp_path)
+    tokens = built.tokens(9)
+    assert_agree(run(built.model, tokens), built.truth(tokens), built.spec, "biased")
+    assert_agree(run(built.gguf_model, tokens), built.truth(tokens), built.spec, "biased GGUF")
+    for name in "blk.0.attn_qkv.bias", "blk.1.ffn_down.bias", "output_norm.bias":
+        with pytest.raises(Disagreement):
+            wrong = run(dropped(name)(built.model), tokens)
+            assert_agree(wrong, built.truth(tokens), built.spec, name)

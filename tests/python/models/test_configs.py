@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,9 @@ from pellucid.core.errors import BadInput, FormatError, UnsupportedError
 from pellucid.core.spec import ModelSpec, RopeScaling, RopeSpec
 from pellucid.formats.checkpoint import Checkpoint
 from pellucid.formats.metadata import Metadata
+from pellucid.formats.tensors import TensorInfo
 from pellucid.models.registry import read_spec
+from pellucid.quant.types import TensorType
 
 GPT2 = {
     "activation_function": "gelu_new",
@@ -331,6 +334,92 @@ def test_two_names_for_one_value_may_not_disagree() -> None:
     assert spec_of({**BLOOM_560M, "hidden_size": 1024}).d_model == 1024
     with pytest.raises(FormatError, match="hidden_size and n_embed"):
         spec_of({**BLOOM_560M, "hidden_size": 2048})
+
+
+def gguf_spec(architecture: str, keys: dict[str, Any], tensors: tuple[str, ...] = ()) -> ModelSpec:
+    """The spec of a GGUF file with these keys, a vocabulary of 96 and width 64."""
+    metadata = {f"{architecture}.{key}": value for key, value in {**GEOMETRY, **keys}.items()}
+    metadata["general.architecture"] = architecture
+    infos = {name: TensorInfo(name, (64,), TensorType.F32, 0, 256) for name in tensors}
+    infos["token_embd.weight"] = TensorInfo("", (96, 64), TensorType.F32, 0, 96 * 256)
+    path = Path("model.gguf")
+    return read_spec(Checkpoint(path, "gguf", Metadata(path, metadata), infos, []))[1]
+
+
+GEOMETRY = {
+    "context_length": 128,
+    "embedding_length": 64,
+    "block_count": 7,
+    "feed_forward_length": 100,
+    "attention.head_count": 4,
+}
+RMS = {"attention.layer_norm_rms_epsilon": 1e-6, "attention.key_length": 32}
+NORM = {"attention.layer_norm_epsilon": 1e-5}
+
+
+def test_gguf_of_gemma2_takes_what_its_first_files_left_out() -> None:
+    spec = gguf_spec("gemma2", {**RMS, "final_logit_softcapping": 30.0})
+    assert [layer.window for layer in spec.layers] == [4096, None] * 3 + [4096]
+    assert spec.layers[0].attention_scale == 32**-0.5
+    assert (spec.logit_softcap, spec.layers[0].attention_softcap) == (30.0, None)
+
+
+@pytest.mark.parametrize(("architecture", "layers"), [("gemma2", 46), ("gemma3", 62)])
+def test_gguf_of_a_27b_is_known_by_its_depth(architecture: str, layers: int) -> None:
+    spec = gguf_spec(architecture, {**RMS, "block_count": layers})
+    assert spec.layers[0].attention_scale == 16**-0.5  # 64 wide, 4 heads, of 32 each
+
+
+def test_gguf_of_gemma3_may_flag_each_layer_or_count() -> None:
+    near = {**RMS, "attention.sliding_window": 8, "rope.freq_base": 1e6}
+    key = "attention.sliding_window_pattern"
+    by_default = gguf_spec("gemma3", near)
+    assert [i for i, layer in enumerate(by_default.layers) if layer.window is None] == [5]
+    assert by_default.layers[0].rope == RopeSpec(1e4, 32)
+    by_number = gguf_spec("gemma3", {**near, key: 3})
+    assert [i for i, layer in enumerate(by_number.layers) if layer.window is None] == [2, 5]
+    flags = np.array([True, False, True, False, False, True, True])
+    by_flag = gguf_spec("gemma3", {**near, key: flags, "rope.freq_base_swa": 5e4})
+    assert [layer.window is not None for layer in by_flag.layers] == flags.tolist()
+    assert by_flag.layers[0].rope == RopeSpec(5e4, 32)
+    with pytest.raises(FormatError, match=key):
+        gguf_spec("gemma3", {**near, key: flags[:5]})
+
+
+def test_gguf_of_gemma3_without_a_window_sees_everything() -> None:
+    spec = gguf_spec("gemma3", {**RMS, "rope.freq_base": 1e6})
+    assert {(layer.window, layer.rope) for layer in spec.layers} == {(None, RopeSpec(1e6, 32))}
+
+
+def test_gguf_of_mpt() -> None:
+    keys = {**NORM, "attention.max_alibi_bias": 8.0, "attention.clamp_kqv": 0.0}
+    assert gguf_spec("mpt", keys).extra == {"biased": False}
+    assert gguf_spec("mpt", keys, ("output_norm.bias",)).extra == {"biased": True}
+    with pytest.raises(UnsupportedError, match="without ALiBi"):
+        gguf_spec("mpt", {**keys, "attention.max_alibi_bias": 0.0})
+
+
+@pytest.mark.parametrize(
+    ("architecture", "changes", "named"),
+    [
+        ("gpt2", {"attention.head_count_kv": 2}, "attention.head_count_kv = 2"),
+        ("gpt2", {"attention.causal": False}, "attention.causal"),
+        ("gpt2", {"attention.head_count": 5}, "64 does not divide into 5 heads"),
+        ("bloom", {"attention.max_alibi_bias": 4.0}, "attention.max_alibi_bias"),
+        ("mpt", {"attention.max_alibi_bias": float("nan")}, "attention.max_alibi_bias"),
+        ("gemma2", {"attn_logit_softcapping": 0.0}, "attn_logit_softcapping"),
+        ("gemma2", {"attention.value_length": 16}, "attention.value_length"),
+        ("gemma3", {"rope.dimension_count_swa": 16}, "rope.dimension_count_swa"),
+        ("gemma3", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping"),
+        ("gemma3", {"block_count": 1 << 30}, "block_count"),
+    ],
+)
+def test_gguf_values_are_refused_by_name(
+    architecture: str, changes: dict[str, Any], named: str
+) -> None:
+    norm = RMS if architecture.startswith("gemma") else NORM
+    with pytest.raises(BadInput, match=named):
+        gguf_spec(architecture, {**norm, **changes})
 
 
 PATHS = [
