@@ -12,7 +12,7 @@ from typing import Any
 
 from pellucid.core.spec import ModelSpec, RopeSpec
 from pellucid.formats.checkpoint import Checkpoint
-from pellucid.models.fields import HARMLESS_CONFIG_KEYS, Fields
+from pellucid.models.fields import Fields
 from pellucid.models.gemma import (
     layer_from_config,
     model_from_config,
@@ -62,8 +62,7 @@ def spec_from_config(config: Fields, context: int | None) -> ModelSpec:
     near = dataclasses.replace(far, window=window, rope=near_rope)
     stack = tuple(near if n else far for n in near_layers_from_config(text, _FULL_EVERY))
     spec = model_from_config(text, "gemma3", stack, cap(text, "final_logit_softcapping"))
-    text.harmless(HARMLESS_CONFIG_KEYS)
-    text.finish()
+    text.finish_config()
     return spec
 
 
