@@ -115,6 +115,7 @@ def _ranges() -> Iterator[Attack]:
     yield _changed("range-too-short", "a.weight", entry("F32", [2, 3], 0, 20), "takes 24.*range 20")
     yield _changed("range-too-long", "a.weight", entry("F32", [2, 3], 0, 28), "takes 24.*range 28")
     yield _changed("ranges-overlap", "b.weight", entry("F16", [2, 4], 16, 32), "overlaps")
+    yield _changed("empty-within", "d.weight", entry("F32", [0], 8, 8), "'d.weight'.*overlaps")
     yield _changed("ranges-the-same", "c.weight", entry("BF16", [8], 24, 40), "overlaps")
     rest = {name: value for name, value in good_header().items() if name != "b.weight"}
     yield _file("hole-between", rest, "16 bytes before it belong to no tensor")

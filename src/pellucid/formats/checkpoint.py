@@ -112,7 +112,7 @@ class Checkpoint:
         if indices.size and not 0 <= indices.min() <= indices.max() < n_rows:
             raise IndexError(f"{name} has rows 0 to {n_rows - 1}, not {indices.tolist()}")
         shape = (len(indices), *row_shape)
-        table = self.raw(name).reshape(n_rows, byte_count(tensor.type, tensor.shape) // n_rows)
+        table = self.raw(name).reshape(n_rows, byte_count(tensor.type, (1, *row_shape)))
         return dequantize(table[indices].reshape(-1), tensor.type, shape)
 
     def release(self, name: str | None = None) -> None:

@@ -2,7 +2,7 @@
 
 Nothing a file of the folder says leads out of the folder: names in the index are plain file names,
 and a symbolic link must end in the folder or in the blob store of a hub cache that the folder
-belongs to (`models--*/snapshots/*` beside `models--*/blobs`).
+belongs to (`models--*/snapshots/...` beside `models--*/blobs`).
 """
 
 from __future__ import annotations
@@ -37,10 +37,8 @@ def contained(folder: Path, name: str) -> Path:
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or "is a link that leads back to itself"
         raise FormatError(path, "file", reason, "fetch the whole model again") from error
-    allowed = [root]
-    if root.parent.name == "snapshots":
-        allowed.append(root.parent.parent / "blobs")
-    if not any(target.is_relative_to(place) for place in allowed):
+    blobs = [place.parent / "blobs" for place in root.parents if place.name == "snapshots"]
+    if not any(target.is_relative_to(place) for place in (root, *blobs)):
         problem = f"is a link that leads out of the folder, to {target}"
         raise FormatError(path, "file", problem, "copy the file into the folder")
     return path

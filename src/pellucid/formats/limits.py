@@ -8,7 +8,7 @@ is given) and low enough that a hostile file costs little.
 MAX_NAME_BYTES = 65_535  # a metadata key, as the GGUF specification says; tensor names: 128 in use
 MAX_KEYS = 65_536  # metadata keys: about 60
 MAX_TENSORS = 131_072  # tensors of one file: about 3,000; unfused experts of a shard set: 100,000
-MAX_STRINGS = 4_194_304  # strings in all arrays of a file: 262,144 tokens and 580,000 merges
+MAX_STRINGS = 2_097_152  # strings in all arrays of a file: 262,144 tokens and 580,000 merges
 MAX_STRING_BYTES = 16_777_216  # one string: templates of 20,000, embedded tokenizers of 10 million
 MAX_DIMS = 4  # dimensions of a GGUF tensor, as the specification says
 MAX_RANK = 8  # dimensions of a safetensors tensor: 5

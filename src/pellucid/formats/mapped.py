@@ -60,7 +60,8 @@ class MappedFile:
 def open_regular(path: Path) -> int:
     """A descriptor of a regular file; a pipe or device is refused, since opening it could wait."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        flags = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(path, os.O_RDONLY | flags)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise BadInput(f"{path}: cannot be opened: {reason}; check the path") from error

@@ -147,10 +147,12 @@ def _check_no_holes(file: MappedFile, tensors: Iterable[TensorInfo], data_start:
     position = data_start
     for tensor in sorted(tensors, key=lambda t: (t.offset, t.stop)):
         if tensor.offset != position:
-            problem = f"{tensor.offset - position} bytes before it belong to no tensor"
-            raise FormatError(
-                file.path, f"tensor {tensor.name[:200]!r} (byte {tensor.offset})", problem
+            gap = tensor.offset - position
+            problem = (
+                f"{gap} bytes before it belong to no tensor" if gap > 0 else "overlaps another"
             )
+            field = f"tensor {shown(tensor.name)} (byte {tensor.offset})"
+            raise FormatError(file.path, field, problem)
         position = tensor.stop
     if position != file.size:
         problem = f"{file.size - position} bytes after the last tensor belong to no tensor"

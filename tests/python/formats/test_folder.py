@@ -83,3 +83,8 @@ def test_a_hub_cache_links_to_its_own_blobs(tmp_path: Path) -> None:
     (snapshot / "config.json").symlink_to("../../blobs/1")
     (snapshot / "model.safetensors").symlink_to("../../blobs/2")
     assert_holds_the_values(snapshot)
+    subfolder = snapshot / "part"
+    subfolder.mkdir()
+    (subfolder / "config.json").symlink_to("../../../blobs/1")
+    (subfolder / "model.safetensors").symlink_to("../../../blobs/2")
+    assert_holds_the_values(subfolder)

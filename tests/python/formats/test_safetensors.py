@@ -91,6 +91,16 @@ def test_a_header_of_any_length_may_end_at_an_odd_byte(tmp_path: Path) -> None:
             np.testing.assert_array_equal(checkpoint.read("x"), values)
 
 
+def test_rows_of_an_empty_tensor(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(save({"x": np.zeros((0, 3), dtype=np.float16), "y": np.zeros((2, 0), "f4")}))
+    with open_checkpoint(path) as checkpoint:
+        assert checkpoint.rows("x", []).shape == (0, 3)
+        assert checkpoint.rows("y", [1, 1, 0]).shape == (3, 0)
+        with pytest.raises(IndexError):
+            checkpoint.rows("x", [0])
+
+
 def test_a_file_with_another_name_is_known_by_its_content(tmp_path: Path) -> None:
     path = tmp_path / "weights"
     path.write_bytes(save({"x": np.zeros(2, dtype=np.float32)}))
