@@ -150,9 +150,9 @@ class Fields:
         return self.whole(key, default, high=MAX_HEADS)
 
     def everything(self) -> dict[str, Any]:
-        """All values but nulls, from here on the caller's to account for."""
+        """All values, from here on the caller's to account for."""
         self._seen.update(self._values)
-        return {key: value for key, value in self._values.items() if value is not None}
+        return dict(self._values)
 
     def section(self, key: str) -> Fields:
         """The configuration nested under `key`, empty when there is none."""

@@ -29,6 +29,8 @@ HF_ARCHITECTURES = ("Gemma2ForCausalLM",)
 
 _FULL_EVERY = 2  # layers 1, 3, 5, ... see everything
 _LAYERS_OF_27B = 46
+# What a file without a word of them means; null is none.
+_WINDOW, _SCORE_CAP, _LOGIT_CAP = 4096, 50.0, 30.0
 
 
 def forward(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
@@ -50,14 +52,15 @@ def spec_from_config(config: Fields, context: int | None) -> ModelSpec:
     layer = dataclasses.replace(
         layer,
         attention_scale=config.positive("query_pre_attn_scalar", 256) ** -0.5,
-        attention_softcap=cap(config, "attn_logit_softcapping"),
+        attention_softcap=cap(config, "attn_logit_softcapping", _SCORE_CAP),
         rope=rope_from_config(config, layer.head_dim, context or trained, 10000.0),
     )
-    window = config.whole("sliding_window") if "sliding_window" in config else None
+    window = window_from_config(config, _WINDOW)
     config.only("sliding_window_size", window)
     near = near_layers_from_config(config, _FULL_EVERY)
     stack = tuple(dataclasses.replace(layer, window=window if n else None) for n in near)
-    return model_from_config(config, "gemma2", stack, cap(config, "final_logit_softcapping"))
+    softcap = cap(config, "final_logit_softcapping", _LOGIT_CAP)
+    return model_from_config(config, "gemma2", stack, softcap)
 
 
 def spec_from_gguf(fields: Fields, checkpoint: Checkpoint, context: int | None) -> ModelSpec:
@@ -65,12 +68,12 @@ def spec_from_gguf(fields: Fields, checkpoint: Checkpoint, context: int | None) 
     layer = dataclasses.replace(
         layer,
         attention_scale=scale_from_gguf(fields, layer, _LAYERS_OF_27B),
-        attention_softcap=cap(fields, "attn_logit_softcapping"),
+        attention_softcap=cap(fields, "attn_logit_softcapping", _SCORE_CAP),
     )
-    window = fields.whole("attention.sliding_window", 4096)
+    window = fields.whole("attention.sliding_window", _WINDOW)
     near = near_layers_from_gguf(fields, _FULL_EVERY)
     stack = tuple(dataclasses.replace(layer, window=window if n else None) for n in near)
-    softcap = cap(fields, "final_logit_softcapping")
+    softcap = cap(fields, "final_logit_softcapping", _LOGIT_CAP)
     return model_from_gguf(fields, checkpoint, "gemma2", stack, softcap)
 
 
@@ -93,9 +96,18 @@ def block(spec: ModelSpec, layer: LayerSpec) -> Iterator[Tensor]:
     yield Tensor("post_ffw_norm.weight", (d,), "post_feedforward_layernorm.weight")
 
 
-def cap(fields: Fields, key: str) -> float | None:
-    """A soft cap, or None where there is none."""
-    return fields.positive(key) if key in fields else None
+def cap(fields: Fields, key: str, default: float | None = None) -> float | None:
+    """A soft cap; null is none, and no word of it the family's own."""
+    if key in fields:
+        return fields.positive(key)
+    return None if fields.given(key) else default
+
+
+def window_from_config(config: Fields, default: int) -> int | None:
+    """Positions that a near layer sees; null is all, and no word of it the family's own."""
+    if "sliding_window" in config:
+        return config.whole("sliding_window")
+    return None if config.given("sliding_window") else default
 
 
 def near_layers_from_config(config: Fields, full_every: int) -> list[bool]:

@@ -26,6 +26,7 @@ from pellucid.models.gemma2 import (
     near_layers_from_config,
     near_layers_from_gguf,
     scale_from_gguf,
+    window_from_config,
 )
 from pellucid.models.llama import layer_from_gguf, qk_norm_names
 from pellucid.models.names import ends, layers
@@ -39,6 +40,7 @@ HF_ARCHITECTURES = ("Gemma3ForCausalLM", "Gemma3ForConditionalGeneration")
 
 _FULL_EVERY = 6
 _LAYERS_OF_27B = 62
+_WINDOW = 4096
 _NEAR_BASE, _FAR_BASE = 10000.0, 1e6
 
 # Published files of the seeing models leave these out of `text_config`.
@@ -58,7 +60,7 @@ def spec_from_config(config: Fields, context: int | None) -> ModelSpec:
     near_rope, far_rope = _ropes(text, layer.head_dim, context or trained)
     scale = text.positive("query_pre_attn_scalar", 256) ** -0.5
     far = dataclasses.replace(layer, attention_scale=scale, rope=far_rope)
-    window = text.whole("sliding_window", 4096)
+    window = window_from_config(text, _WINDOW)
     near = dataclasses.replace(far, window=window, rope=near_rope)
     stack = tuple(near if n else far for n in near_layers_from_config(text, _FULL_EVERY))
     spec = model_from_config(text, "gemma3", stack, cap(text, "final_logit_softcapping"))
@@ -69,14 +71,19 @@ def spec_from_config(config: Fields, context: int | None) -> ModelSpec:
 def _text_config(config: Fields) -> Fields:
     """The keys of the language model, with its class's defaults."""
     if "text_config" not in config:
-        return Fields({**_DEFAULTS, **config.everything()}, config.path)
+        return _with_defaults(config.everything(), config)
     config.only("tie_word_embeddings", True)
     config.harmless(
         "vision_config mm_tokens_per_image image_token_index boi_token_index eoi_token_index"
         " image_token_id boi_token_id eoi_token_id".split()
     )
     given = config.section("text_config").everything()
-    return Fields({**_DEFAULTS, **given}, config.path)
+    return _with_defaults(given, config)
+
+
+def _with_defaults(given: dict[str, Any], config: Fields) -> Fields:
+    left_out = {key: value for key, value in _DEFAULTS.items() if given.get(key) is None}
+    return Fields({**given, **left_out}, config.path)
 
 
 def _ropes(text: Fields, dims: int, context: int) -> tuple[RopeSpec, RopeSpec]:

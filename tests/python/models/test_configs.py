@@ -267,6 +267,26 @@ def test_gemma2_27b_divides_queries_by_its_own_scalar() -> None:
     assert (spec.layers[0].attention_softcap, spec.logit_softcap) == (50.0, 30.0)
 
 
+def test_gemma2_tells_null_from_no_word() -> None:
+    keys = ("attn_logit_softcapping", "final_logit_softcapping", "sliding_window")
+    rest = {k: v for k, v in GEMMA2_27B.items() if k not in (*keys, "sliding_window_size")}
+    assert spec_of(rest) == spec_of(GEMMA2_27B)
+    spec = spec_of({**rest, **dict.fromkeys(keys)})
+    assert (spec.logit_softcap, spec.layers[0].attention_softcap) == (None, None)
+    assert {layer.window for layer in spec.layers} == {None}
+
+
+def test_gemma3_tells_null_from_no_word() -> None:
+    assert (
+        spec_of({**GEMMA3_1B, "head_dim": None, "num_attention_heads": None}).layers[0].n_heads == 8
+    )
+    assert {layer.window for layer in spec_of({**GEMMA3_1B, "sliding_window": None}).layers} == {
+        None
+    }
+    unsaid = {key: value for key, value in GEMMA3_1B.items() if key != "sliding_window"}
+    assert spec_of(unsaid).layers[0].window == 4096
+
+
 def test_gemma3_has_five_near_layers_to_a_far_one() -> None:
     spec = spec_of(GEMMA3_1B)
     far = [i for i, layer in enumerate(spec.layers) if layer.window is None]
@@ -358,10 +378,10 @@ NORM = {"attention.layer_norm_epsilon": 1e-5}
 
 
 def test_gguf_of_gemma2_takes_what_its_first_files_left_out() -> None:
-    spec = gguf_spec("gemma2", {**RMS, "final_logit_softcapping": 30.0})
+    spec = gguf_spec("gemma2", {**RMS, "final_logit_softcapping": 20.0})
     assert [layer.window for layer in spec.layers] == [4096, None] * 3 + [4096]
     assert spec.layers[0].attention_scale == 32**-0.5
-    assert (spec.logit_softcap, spec.layers[0].attention_softcap) == (30.0, None)
+    assert (spec.logit_softcap, spec.layers[0].attention_softcap) == (20.0, 50.0)
 
 
 @pytest.mark.parametrize(("architecture", "layers"), [("gemma2", 46), ("gemma3", 62)])
