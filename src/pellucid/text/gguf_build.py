@@ -11,7 +11,7 @@ from pellucid.core.errors import FormatError
 from pellucid.text.encoders import Encoder, LibraryEncoder
 from pellucid.text.gguf_vocab import PREFIX, GgufTokenizer
 from pellucid.text.pieces import ScoreEncoder, ranked_merges, ranks_express
-from pellucid.text.pretokenizers import PreTokenizer
+from pellucid.text.pretokenizers import Cut, PreTokenizer
 from pellucid.text.vocabulary import SPACE_MARK, TokenKind, byte_value
 
 
@@ -41,15 +41,19 @@ def _rank_encoder(source: GgufTokenizer, rule: PreTokenizer) -> Encoder:
     except Exception:
         model = _bpe(tokens, _usable_merges(source, tokens), rule)
     library = Library(model)
-    splits: list[pre_tokenizers.PreTokenizer] = [
-        pre_tokenizers.Split(Regex(split), "isolated") for split in rule.splits
-    ]
+    splits = [_split(split) for split in rule.splits]
     if rule.byte_level:
         splits.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
     library.pre_tokenizer = pre_tokenizers.Sequence(splits)
     if rule.escape_spaces:
         library.normalizer = normalizers.Replace(" ", SPACE_MARK)
     return LibraryEncoder(library)
+
+
+def _split(split: str | Cut) -> pre_tokenizers.PreTokenizer:
+    if isinstance(split, Cut):
+        return pre_tokenizers.Split(Regex(split.pattern), "merged_with_next")
+    return pre_tokenizers.Split(Regex(split), "isolated")
 
 
 def _bpe(tokens, merges, rule: PreTokenizer):  # type: ignore[no-untyped-def]
@@ -145,18 +149,24 @@ def _unigram_encoder(source: GgufTokenizer) -> Encoder:
         )
     scores = piece_scores(source)
     lowest = min(scores.values(), default=0.0)
+    bytes_fall_back = len(_byte_ids(source)) == 256
     pieces = []
     for token_id, token in enumerate(vocabulary.tokens):
-        if vocabulary.kinds[token_id] == TokenKind.USER_DEFINED:
+        kind = vocabulary.kinds[token_id]
+        if kind == TokenKind.USER_DEFINED:
             pieces.append((token, 0.0))
+        elif kind == TokenKind.BYTE and bytes_fall_back:
+            pieces.append((f"<0x{byte_value(token):02X}>", lowest))
         elif token in scores:
             pieces.append((token, scores[token]))
         else:
             # Ids are places in this list. A name with a space, which normalising escapes, keeps
             # the place of a token that text never becomes.
             pieces.append((f" {token_id}", lowest))
-    library = Library(models.Unigram(pieces, source.unk_id, False))
+    library = Library(models.Unigram(pieces, source.unk_id, bytes_fall_back))
     library.normalizer = _unigram_normalizer(source)
+    # A byte token's name in the text is text: cut it, so that no piece matches it.
+    library.pre_tokenizer = pre_tokenizers.Split(Regex("<(?=0x[0-9A-F]{2}>)"), "isolated")
     return LibraryEncoder(library)
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pellucid.core.errors import FormatError, UnsupportedError
 from pellucid.text.pretokenizers import MISSING, PRE_TOKENIZERS, PreTokenizer
+from pellucid.text.special_names import CONTROL_NAMES, end_names
 from pellucid.text.vocabulary import TokenKind, Vocabulary, byte_value
 
 PREFIX: Final = "tokenizer.ggml."
@@ -30,31 +31,6 @@ _MODELS: Final[dict[str, tuple[int | None, int | None, int | None]]] = {
     "t5": (None, 1, 2),
 }
 _OTHER_MODELS: Final = "bert, rwkv, plamo2, hybriddna, whitespace"
-
-# Tokens that end an answer wherever they are control tokens, as models spell them.
-_END_NAMES: Final = (
-    "<|eot_id|> <|im_end|> <|end|> <|return|> <|call|> <|flush|> <|calls|> <end_of_turn> "
-    "<|endoftext|> </s> <|eom_id|> <EOT> _<EOT> [EOT] [EOS] <|end_of_text|> <end_of_utterance> "
-    "<eos> <turn|> <|tool_response> <\uff5cend\u2581of\u2581sentence\uff5c> [e~["
-).split()
-# ... unless these are there too: then the name means something else (Harmony, Gemma 4).
-_END_UNLESS: Final = {
-    "<|end|>": (
-        {"<|return|>", "<|call|>"},
-        {"<|call|>", "<|flush|>"},
-        {"<|calls|>", "<|flush|>"},
-        {"<|return|>", "<|calls|>"},
-    ),
-    "</s>": ({"<|tool_response>"},),
-}
-# Control tokens by name, whatever type the file gives them: the fill-in-the-middle marks.
-_CONTROL_NAMES: Final = (
-    "<|fim_prefix|> <fim-prefix> <fim_prefix> <\uff5cfim\u2581begin\uff5c> <PRE> \u2581<PRE> "
-    "<|code_prefix|> <|fim_suffix|> <fim-suffix> <fim_suffix> <\uff5cfim\u2581hole\uff5c> <SUF> "
-    "\u2581<SUF> <|code_suffix|> <|fim_middle|> <fim-middle> <fim_middle> "
-    "<\uff5cfim\u2581end\uff5c> <MID> \u2581<MID> <|code_middle|> <|fim_pad|> <fim-pad> <fim_pad> "
-    "<|fim_repo|> <|repo_name|> <fim-repo> <reponame> <|file_sep|>"
-).split()
 
 
 @dataclass(frozen=True)
@@ -301,23 +277,19 @@ def _end_ids(
     """End tokens: the file's eos, eot and eom, then those known by name. A token known by name
     is a control token whatever its type says, unless merges spell it as text."""
     n_tokens = len(kinds)
-    named = {name for name in _END_NAMES if name in id_of}
-    for name, companions in _END_UNLESS.items():
-        if any(company <= named for company in companions):
-            named.discard(name)
-    control = [name for name in (*_END_NAMES, *_CONTROL_NAMES) if name in named or name in id_of]
+    ends = end_names(id_of)
+    control = [*ends, *(name for name in CONTROL_NAMES if name in id_of)]
     plain = {name for name in control if kinds[id_of[name]] == TokenKind.NORMAL}
     spelled = {name for merge in merges if (name := merge.replace(" ", "", 1)) in plain}
-    dropped = set(_END_UNLESS) - named
     for name in control:
-        if name not in spelled and name not in dropped:
+        if name not in spelled:
             kinds[id_of[name]] = int(TokenKind.CONTROL)
     stated = [
         fields.token_id("eos_token_id", n_tokens, default),
         fields.token_id("eot_token_id", n_tokens, None),
         fields.token_id("eom_token_id", n_tokens, None),
     ]
-    known = [id_of[name] for name in _END_NAMES if name in named - spelled]
+    known = [id_of[name] for name in ends if name not in spelled]
     return tuple(dict.fromkeys(token for token in (*stated, *known) if token is not None))
 
 

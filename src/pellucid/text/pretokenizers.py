@@ -18,13 +18,20 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """Each match begins a piece, which runs to the next match."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
 class PreTokenizer:
     """`splits` in order. `ignore_merges`: a piece that is a token is taken whole. `add_bos`: the
     default where the file says nothing. `byte_level`: pieces are bytes in the byte-level alphabet;
     otherwise characters, `<0xNN>` for those without a token. `escape_spaces`: a space is U+2581.
     `whole_newline_runs`: a run of newlines that is a token is taken whole."""
 
-    splits: tuple[str, ...]
+    splits: tuple[str | Cut, ...]
     ignore_merges: bool = False
     add_bos: bool = False
     byte_level: bool = True
@@ -77,7 +84,7 @@ _KIMI = _either(
 # looks ahead once, the rest follow where the last match ended (\G).
 _THOUSANDS = r"(?<!\p{N})\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))|\G(?<=\p{N})\p{N}{3}"
 _THOUSANDS_WORD = r"(?<!\d)\d{1,3}(?=(?:\d{3})*\b)|\G(?<=\d)\d{3}"
-_THOUSANDS_CUTS = r"(?<!\d)\d{1,2}(?=(?:\d{3})+(?!\d))|\d{3}"
+_THOUSANDS_CUTS = r"(?:(?<!\d)\d{1,2}(?=(?:\d{3})+(?!\d)))?\K\d{3}"
 
 _BLOOM = " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
 _LINES = r"[^\n]+|\n+"
@@ -231,7 +238,7 @@ _RULES: tuple[tuple[str, PreTokenizer], ...] = (
     ("granite-embed-multi-97m", replace(_CASED_WORDS, ignore_merges=True)),
     ("tiny_aya cohere2moe", _GROUPED_CASED_WORDS),
     ("kimi-k2", PreTokenizer((_KIMI,), merges_required=False)),
-    ("superbpe", PreTokenizer((r"\p{N}+", _THOUSANDS_CUTS))),
+    ("superbpe", PreTokenizer((r"\p{N}+", Cut(_THOUSANDS_CUTS)))),
     ("bailingmoe bailingmoe2 llada-moe", PreTokenizer((_BAILING,))),
     ("seed-coder", PreTokenizer((_SEED_CODER,))),
     ("exaone-moe", PreTokenizer((_EXAONE_MOE,))),

@@ -10,6 +10,7 @@ from pathlib import Path
 from pellucid.core.errors import BadInput
 from pellucid.text.added import AddedToken, AddedTokens, Fragment
 from pellucid.text.encoders import Encoder
+from pellucid.text.folder import read_folder
 from pellucid.text.gguf_build import build_encoder
 from pellucid.text.gguf_vocab import GgufTokenizer, read_gguf_tokenizer
 from pellucid.text.vocabulary import TokenKind, Vocabulary
@@ -78,6 +79,24 @@ class Tokenizer:
             suffix_ids=source.eos_ids[:1] if source.add_eos else (),
             user_defined=user_defined,
             control=control,
+        )
+
+    @classmethod
+    def from_folder(cls, path: str | Path) -> Tokenizer:
+        """The tokenizer of a folder (or of a tokenizer.json) in Hugging Face's format.
+
+        Raises `BadInput` when there is none, `FormatError` when a file is damaged and
+        `UnsupportedError` naming what this version does not implement.
+        """
+        source = read_folder(path)
+        return cls(
+            source.vocabulary,
+            source.encoder,
+            bos_id=source.bos_id,
+            eos_ids=source.eos_ids,
+            prefix_ids=source.prefix_ids,
+            suffix_ids=source.suffix_ids,
+            control=source.control,
         )
 
     @cached_property
