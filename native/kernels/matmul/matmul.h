@@ -73,8 +73,8 @@ class PackedWeight {
 
   // out[r * ldo + o] = sum_k x[r][k] W[o][k] (+ bias[o]) (+ out[r * ldo + o], if `add`), summed in
   // this order, for the outputs o of groups [group_begin, group_end) and all rows of x. `bias` is
-  // [n_out] or null. Calls on disjoint groups may run at the same time. Throws
-  // std::invalid_argument when x does not fit, naming the dimension.
+  // [n_out] or null; `ldo` need only hold the outputs of the groups. Calls on disjoint groups may
+  // run at the same time. Throws std::invalid_argument when x does not fit, naming the dimension.
   virtual void multiply(const Activations& x, const float* bias, float* out, int64_t ldo, bool add,
                         int64_t group_begin, int64_t group_end) const = 0;
 };

@@ -27,6 +27,9 @@ namespace {
 // The compiler would gather the 16-bit sums of a block at its end and spill them, at half the
 // speed (gcc 12); this pins a running sum to a register.
 #define PIN(x) asm("" : "+x"(x))
+// It would also keep what one phase of 8-bit codes loads for the other, on the stack; this makes a
+// pointer new to it.
+#define FORGET(pointer) asm("" : "+r"(pointer))
 
 INLINE __m256i bytes32(const uint8_t* p) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -167,6 +170,11 @@ INLINE void block_sums(const BlockTile& tile, int first) {
 #pragma GCC unroll 4
     for (int i = 0; i < kPhases<bits>; ++i) {
       const Phase phase = phase_of<bits>(i);
+      if (bits == 8 && i > 0) {
+        FORGET(codes);
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; ++r) FORGET(x[r]);
+      }
       __m256i n16[rows][parts];
 #pragma GCC unroll 8
       for (int s = phase.first; s < phase.last; ++s) {

@@ -68,8 +68,10 @@ class LaidOutWeight final : public PackedWeight {
     if (layout_.is_float() ? !x.f32 : !x.blocks)
       refuse(std::string("activations lack the ") + (layout_.is_float() ? "f32 rows" : "int8 blocks") +
              " that a " + type_name(type) + " weight reads");
-    if (ldo < n_out && x.rows > 1)
-      refuse("out has ldo = " + std::to_string(ldo) + ", less than n_out = " + std::to_string(n_out));
+    const int64_t written = std::min(group_end * group, n_out) - group_begin * group;
+    if (ldo < written && x.rows > 1)
+      refuse("out has ldo = " + std::to_string(ldo) + ", less than the " + std::to_string(written) +
+             " outputs of its groups");
     if (group_begin < 0 || group_begin > group_end || group_end > n_groups())
       refuse("groups [" + std::to_string(group_begin) + ", " + std::to_string(group_end) +
              ") are not within the weight's " + std::to_string(n_groups()));
