@@ -3,6 +3,7 @@
 
 #include "kernels/matmul/bindings.h"
 #include "machine.h"
+#include "program/bindings.h"
 
 namespace nb = nanobind;
 
@@ -18,4 +19,5 @@ NB_MODULE(_native, m) {
       },
       "Instruction-set extensions the kernels choose by: name -> offered by this processor.");
   pellucid::bind_matmul(m);
+  pellucid::bind_program(m);
 }

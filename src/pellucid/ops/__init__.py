@@ -1,7 +1,7 @@
 """The vocabulary of operations that models are written in, and its backends.
 
 `vocabulary.Ops` states every operation with its equation; `reference` is NumPy in float32 and
-defines what is right. `backend(name)` gives one by name.
+defines what is right; `native` is C++ and fast. `backend(name)` gives one by name.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pellucid.core.errors import BadInput
 from pellucid.ops.vocabulary import Ops
 
-BACKENDS = ("reference",)
+BACKENDS = ("reference", "native")
 
 __all__ = ["BACKENDS", "Ops", "backend"]
 
@@ -23,4 +23,8 @@ def backend(name: str) -> Ops:
         from pellucid.ops.reference import ReferenceOps
 
         return ReferenceOps()
+    if name == "native":
+        from pellucid.ops.native import NativeOps
+
+        return NativeOps()
     raise BadInput(f"backend {name!r} is unknown: choose one of {', '.join(BACKENDS)}")

@@ -1,0 +1,83 @@
+// Causal attention of the rows of one sequence over its pages.
+//
+// Invariants
+//  1. Keys are taken in blocks of 128 absolute positions. A block's result for one query (row and
+//     head) is its largest score m, the sum l of e^(score - m) and the sum of those weights times
+//     the values; the blocks are merged in order by the online softmax (Milakov and Gimelshein
+//     2018; Dao et al. 2022). Nothing in this depends on the batch, the pages or the threads.
+//  2. A score is one chain of fused multiply-adds over the features, a value's sum one chain over
+//     the keys. Keys that a query may not see have weight 0, which changes no bit of a sum.
+//  3. Query heads that share a kv head, and neighbouring rows, share every load of a key or value.
+#pragma once
+
+#include <cstdint>
+
+#include "cache/kv_cache.h"
+
+namespace pellucid {
+
+constexpr int64_t kKeyBlock = 128;  // positions
+constexpr int64_t kTileQueries = 12;
+constexpr int64_t kItemQueries = 48;  // queries that share one conversion of a block to f32
+
+// Queries [first_query, first_query + n_queries) of one sequence and kv head, numbered row by row:
+// query n is head n % group of row n / group.
+struct AttentionItem {
+  const float* q;     // first row, first of the group's heads
+  int64_t q_stride;   // floats between rows
+  int64_t group;      // query heads of the kv head
+  int64_t head_dim;
+  int64_t first_query, n_queries;
+  int64_t start;      // position of row 0
+  int64_t window;     // visible positions; 0: all
+  float scale;
+  float softcap;       // 0: none
+  const float* slopes; // of the group's heads, or null
+
+  const KvLayer* layer;
+  KvType kv_type;
+  int64_t kv_head;
+  const int32_t* pages;
+  int64_t page_size;
+};
+
+// A query's state: m, l, and [padded_dim] of sums.
+inline int64_t state_size(const KvLayer& layer) { return 16 + layer.padded_dim; }
+// Floats of scratch for `attend_block` and `attend`.
+int64_t attention_scratch(const KvLayer& layer);
+
+struct AttentionKernels {
+  // Blocks [first_block, end_block) merged in order into `states` [n_queries][state_size], which are
+  // begun afresh. n_queries <= kItemQueries.
+  void (*attend)(const AttentionItem& item, int64_t first_block, int64_t end_block, float* states,
+                 float* scratch);
+  // One more block's state merged into `state`.
+  void (*merge)(float* state, const float* block_state, int64_t padded_dim);
+  // y[head_dim] = sums / l
+  void (*finish)(const float* state, int64_t head_dim, float* y);
+  // Stores one head's key and value at a position's page.
+  void (*store)(const float* k, const float* v, const KvLayer& layer, KvType type, int64_t kv_head,
+                int64_t page, int64_t slot);
+};
+
+extern const AttentionKernels kAttentionKernelsGeneric;
+#if defined(__x86_64__) || defined(_M_X64)
+extern const AttentionKernels kAttentionKernelsAvx2;
+extern const AttentionKernels kAttentionKernelsAvx512;
+#elif defined(__aarch64__)
+extern const AttentionKernels kAttentionKernelsNeon;
+#endif
+
+// The blocks that any of the item's queries sees.
+struct BlockRange {
+  int64_t begin, end;
+};
+inline BlockRange visible_blocks(const AttentionItem& item) {
+  const int64_t first_row = item.first_query / item.group;
+  const int64_t last_row = (item.first_query + item.n_queries - 1) / item.group;
+  const int64_t lowest =
+      item.window > 0 && item.start + first_row + 1 > item.window ? item.start + first_row + 1 - item.window : 0;
+  return {lowest / kKeyBlock, (item.start + last_row) / kKeyBlock + 1};
+}
+
+}  // namespace pellucid

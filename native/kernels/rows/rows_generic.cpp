@@ -1,0 +1,6 @@
+#define PELLUCID_ISA generic
+#include "kernels/rows/rows.inl.h"
+
+namespace pellucid {
+constinit const RowKernels kRowKernelsGeneric = generic::kRowKernels;
+}

@@ -1,0 +1,69 @@
+// What the stages of a program read while one step runs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cache/kv_cache.h"
+#include "kernels/attention/attention.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/rows/rows.h"
+
+namespace pellucid {
+
+// A value has one row for each token of the step, or for each row whose logits are wanted.
+enum class RowKind : uint8_t { tokens, logits };
+
+// The kernels of one instruction set.
+struct Kernels {
+  Simd simd;
+  const RowKernels* rows;
+  const AttentionKernels* attention;
+};
+Kernels kernels_for(Simd simd);
+
+// Columns [offset, offset + width) of an f32 value whose rows are `stride` floats apart.
+struct Operand {
+  int slot = -1;
+  int64_t stride = 0;
+  int64_t offset = 0;
+  int64_t width = 0;
+};
+
+// A value quantised for a product: rows of k / 32 blocks.
+struct Quantized {
+  int slot = -1;
+  int64_t k = 0;
+};
+
+// One span of a step: rows [first_row, first_row + length) hold positions from `start` on.
+struct SequenceRows {
+  int64_t first_row, length, start;
+  const int32_t* pages;
+  int64_t n_pages;
+};
+
+struct Frame {
+  Kernels kernels;
+  int64_t n_rows[2] = {0, 0};  // by RowKind
+  const int32_t* tokens = nullptr;
+  const int32_t* positions = nullptr;
+  const int32_t* logit_rows = nullptr;
+  std::vector<SequenceRows> sequences;
+  std::vector<int32_t> page_of_row;  // where each row's key and value go
+  const KvCache* cache = nullptr;
+
+  std::vector<std::byte*> slots;
+  std::vector<std::byte*> scratch;  // by thread
+
+  int64_t rows(RowKind kind) const { return n_rows[static_cast<int>(kind)]; }
+  float* row(const Operand& x, int64_t r) const {
+    return reinterpret_cast<float*>(slots[x.slot]) + r * x.stride + x.offset;
+  }
+  ActivationBlock* row(const Quantized& x, int64_t r) const {
+    return reinterpret_cast<ActivationBlock*>(slots[x.slot]) + r * (x.k / kBlock);
+  }
+};
+
+}  // namespace pellucid

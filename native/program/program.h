@@ -1,0 +1,105 @@
+// A model's forward pass as a list of stages over reused memory, replayed whole for every step.
+//
+// Invariants
+//  1. The program is the same for any number of rows; memory for values is laid out anew whenever a
+//     step has other numbers of rows than the one before.
+//  2. Everything a step reads is checked before its first stage starts; from then on nothing throws.
+//  3. Slots are memory; values are views of them. Who may share a slot was decided by the recorder.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/pool.h"
+#include "program/attention_stage.h"
+#include "program/experts_stage.h"
+#include "program/matmul_stages.h"
+#include "program/row_ops.h"
+#include "program/stage.h"
+
+namespace pellucid {
+
+struct StepArrays {
+  std::span<const int32_t> tokens, positions, logit_rows;
+  std::span<const int32_t> sequences;  // [n][4]: first row, length, start, number of pages
+  std::span<const int32_t> pages;      // of all sequences, one after the other
+};
+
+class Program {
+ public:
+  // Throws std::invalid_argument for an instruction set that is unknown or not usable.
+  Program(std::shared_ptr<Pool> pool, const std::string& simd);
+
+  // Building. Each throws std::invalid_argument naming the dimension that does not fit.
+  int add_slot(RowKind kind, int64_t bytes_per_row);
+  int add_rope_table(int64_t dims, bool half);
+  void begin_rows(RowKind kind);
+  void embedding(const EmbeddingTable* table, Ids ids, Operand y);
+  void take_rows(Operand x, Operand y);
+  void quantize(Operand x, Quantized y);
+  void rms_norm(Operand x, std::vector<float> weight, float eps, Operand y);
+  void layer_norm(Operand x, std::vector<float> weight, std::vector<float> bias, float eps, Operand y);
+  void rope(Operand x, int64_t head_dim, int table, Operand y);
+  void store_kv(Operand k, Operand v, int64_t layer, int64_t n_kv_heads, int64_t head_dim);
+  void unary(const std::string& name, Operand x, Operand y);
+  void binary(const std::string& name, Operand a, Operand b, Operand y);
+  void scalar(const std::string& name, Operand x, float value, Operand y);
+  void begin_products(RowKind kind, ProductInput x);
+  void product(const PackedWeight* weight, std::vector<float> bias, Operand y, bool add);
+  void gated(RowKind kind, ProductInput x, Product gate, Product up, const std::string& act,
+             GatedStage::Output y);
+  void attention(AttentionSettings settings, Operand q, AttentionStage::Output y);
+  void experts(ExpertsSettings settings, Operand x, Operand router_logits, Operand y);
+  void set_output(RowKind kind, Operand y);
+
+  // Angles of positions from the table's present end on: cos and sin [n][width].
+  void extend_rope_table(int table, std::span<const float> cos, std::span<const float> sin);
+  int64_t rope_positions(int table) const;
+
+  int64_t output_width() const { return output_.width; }
+  RowKind output_kind() const { return output_kind_; }
+  size_t n_stages() const { return stages_.size(); }
+  size_t arena_bytes() const { return arena_bytes_; }
+
+  // One step; `out` has the output's rows times its width. Throws std::invalid_argument naming what
+  // does not fit, before anything was written.
+  void run(const StepArrays& step, const KvCache& cache, std::span<float> out);
+
+ private:
+  struct Slot {
+    RowKind kind;
+    int64_t bytes_per_row;
+  };
+  void check(const Operand& x, RowKind kind, const char* what) const;
+  void check_same_width(const Operand& a, const Operand& b, const char* what) const;
+  void check(const Quantized& x, RowKind kind, const char* what) const;
+  void check(const ProductInput& x, const PackedWeight& weight, RowKind kind) const;
+  RowStage& rows(const char* what);
+  Frame frame_of(const StepArrays& step, const KvCache& cache) const;
+  void lay_out(Frame& frame, std::span<float> out);
+
+  std::shared_ptr<Pool> pool_;
+  Kernels kernels_;
+  std::vector<Slot> slots_;
+  std::deque<RopeTable> rope_tables_;  // a deque, since operations point into it
+  std::vector<std::unique_ptr<Stage>> stages_;
+  RowStage* open_rows_ = nullptr;
+  ProductStage* open_products_ = nullptr;
+  RowKind open_kind_ = RowKind::tokens;
+  ProductInput open_input_;
+  std::vector<KvLayerShape> kv_layers_;
+  int64_t least_table_rows_[2];  // of the tables that tokens and positions look into
+  Operand output_;
+  RowKind output_kind_ = RowKind::logits;
+
+  std::mutex mutex_;
+  std::unique_ptr<std::byte[]> arena_;
+  size_t arena_bytes_ = 0;
+};
+
+}  // namespace pellucid

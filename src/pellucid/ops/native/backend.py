@@ -1,0 +1,240 @@
+"""The vocabulary, recorded; and the recorded program, run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid import _native
+from pellucid.core.errors import BadInput
+from pellucid.core.spec import LayerSpec, ModelSpec, RopeSpec
+from pellucid.ops.native.emit import Emitter
+from pellucid.ops.native.fuse import fuse as join
+from pellucid.ops.native.graph import LOGIT_ROWS, POSITIONS, TOKENS, Graph, Node, symbolic_step
+from pellucid.ops.native.lower import early_rows, lower
+from pellucid.ops.native.schedule import schedule
+from pellucid.ops.native.weights import NativeWeight
+from pellucid.ops.rotary import rotations
+from pellucid.ops.step import Step
+from pellucid.ops.vocabulary import HostTensor, Ops
+
+Float32 = NDArray[np.float32]
+
+KV_DTYPES = ("f16", "f32")
+# Angles are computed for this many positions at a time, as longer contexts are met.
+_ROPE_CHUNK = 512
+
+
+def available_threads() -> int:
+    """Processor cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class NativeOps(Ops):
+    """The native backend.
+
+    `threads`: how many compute a step (default: the cores available to the process). `kv_dtype`:
+    "f16" or "f32", how keys and values are kept. `simd`: an instruction set by name (default: the
+    best this processor has, or PELLUCID_SIMD). `fuse`: off, every operation is a stage of its own;
+    the results are the same.
+
+    Operations may be called only within a forward pass handed to `compile`; arrays are then
+    nodes of a graph. Raises `BadInput` for an argument that cannot be.
+    """
+
+    name = "native"
+
+    def __init__(
+        self,
+        *,
+        threads: int | None = None,
+        kv_dtype: str = "f16",
+        simd: str = "",
+        fuse: bool = True,
+    ) -> None:
+        if kv_dtype not in KV_DTYPES:
+            raise BadInput(
+                f"kv_dtype {kv_dtype!r} is unknown: choose one of {', '.join(KV_DTYPES)}"
+            )
+        self.kv_dtype = kv_dtype
+        self.threads = available_threads() if threads is None else threads
+        self.fuse = fuse
+        self.simd = simd
+        try:
+            self._pool = _native.program.Pool(self.threads)
+            _native.program.Program(self._pool, simd)  # the instruction set is checked here
+        except ValueError as error:
+            raise BadInput(str(error)) from error
+        self._graph: Graph | None = None
+
+    # Before a forward pass
+
+    def load(self, tensor: HostTensor) -> NativeWeight:
+        return NativeWeight(tensor, self.simd)
+
+    def new_cache(self, spec: ModelSpec, n_pages: int, page_size: int) -> Any:
+        """A `_native.program.KvCache`. Raises `ValueError` naming a size that cannot be: pages
+        hold a multiple of 16 positions."""
+        layers = [(layer.n_kv_heads, layer.head_dim) for layer in spec.layers]
+        return _native.program.KvCache(layers, n_pages, page_size, self.kv_dtype)
+
+    def to_numpy(self, x: Any) -> Float32:
+        return cast(Float32, x)
+
+    def compile(self, forward: Callable[[Step], Any]) -> CompiledForward:
+        """Record `forward` now, pack the weights it uses, and return its program."""
+        self._graph = Graph()
+        try:
+            output = forward(symbolic_step())
+            nodes = self._graph.nodes
+        finally:
+            self._graph = None
+        nodes, output = lower(*early_rows(nodes, output))
+        if self.fuse:
+            nodes, output = join(nodes, output)
+        plan = schedule(nodes, output, merge=self.fuse)
+        return CompiledForward(Emitter(plan, output, self._pool, self.simd))
+
+    def _add(self, op: str, inputs: tuple[Node, ...], width: int, **data: Any) -> Node:
+        if self._graph is None:
+            raise RuntimeError(f"{op}: native operations run only within a compiled forward pass")
+        return self._graph.add(op, inputs, width, **data)
+
+    # Tokens in, rows out
+
+    def embedding(self, ids: Any, table: NativeWeight) -> Node:
+        if ids is not TOKENS and ids is not POSITIONS:
+            raise ValueError("embedding: ids must be the step's tokens or positions")
+        return self._add("embedding", (), table.shape[1], table=table, ids=ids)
+
+    def take_rows(self, x: Node, rows: Any) -> Node:
+        if rows is not LOGIT_ROWS or x.logits:
+            raise ValueError("take_rows: rows must be the step's logit_rows, of all rows")
+        return self._add("take_rows", (x,), x.width, logits=True)
+
+    def split(self, x: Node, sizes: Sequence[int]) -> tuple[Node, ...]:
+        if sum(sizes) != x.width:
+            raise ValueError(f"split: {list(sizes)} do not add up to {x.width} features")
+        offsets = np.cumsum([0, *sizes[:-1]])
+        return tuple(
+            self._add("columns", (x,), size, offset=int(offset))
+            for offset, size in zip(offsets, sizes, strict=True)
+        )
+
+    # Linear algebra
+
+    def linear(self, x: Node, weight: NativeWeight, bias: NativeWeight | None = None) -> Node:
+        return self._add("linear", (x,), weight.shape[0], weight=weight, bias=bias)
+
+    def experts(
+        self,
+        x: Node,
+        router_logits: Node,
+        gate: NativeWeight,
+        up: NativeWeight,
+        down: NativeWeight,
+        layer: LayerSpec,
+    ) -> Node:
+        weights = {"gate": gate, "up": up, "down": down}
+        return self._add("experts", (x, router_logits), x.width, layer=layer, **weights)
+
+    # Norms
+
+    def layer_norm(
+        self, x: Node, weight: NativeWeight, bias: NativeWeight | None, eps: float
+    ) -> Node:
+        return self._add("layer_norm", (x,), x.width, weight=weight, bias=bias, eps=eps)
+
+    def rms_norm(self, x: Node, weight: NativeWeight, eps: float) -> Node:
+        return self._add("rms_norm", (x,), x.width, weight=weight, eps=eps)
+
+    # Positions and attention
+
+    def rope(self, x: Node, positions: Any, head_dim: int, rope: RopeSpec) -> Node:
+        if positions is not POSITIONS:
+            raise ValueError("rope: positions must be the step's")
+        return self._add("rope", (x,), x.width, head_dim=head_dim, rope=rope)
+
+    def attention(
+        self, q: Node, k: Node, v: Node, index: int, layer: LayerSpec, step: Step
+    ) -> Node:
+        return self._add("attention", (q, k, v), q.width, index=index, layer=layer)
+
+    # Elementwise
+
+    def gelu(self, x: Node) -> Node:
+        return self._add("gelu", (x,), x.width)
+
+    def gelu_tanh(self, x: Node) -> Node:
+        return self._add("gelu_tanh", (x,), x.width)
+
+    def silu_mul(self, gate: Node, up: Node) -> Node:
+        return self._add("silu_mul", (gate, up), gate.width)
+
+    def gelu_tanh_mul(self, gate: Node, up: Node) -> Node:
+        return self._add("gelu_tanh_mul", (gate, up), gate.width)
+
+    def scale(self, x: Node, factor: float) -> Node:
+        return self._add("scale", (x,), x.width, number=factor)
+
+    def clamp(self, x: Node, limit: float) -> Node:
+        return self._add("clamp", (x,), x.width, number=limit)
+
+    def softcap(self, x: Node, cap: float) -> Node:
+        return self._add("softcap", (x,), x.width, number=cap)
+
+
+class CompiledForward:
+    """A recorded forward pass, called once a step. One call runs at a time."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        self._program = emitter.program
+        self._rope_tables = emitter.rope_tables
+
+    @property
+    def n_stages(self) -> int:
+        """Barriers of the threads in one step."""
+        return int(self._program.n_stages)
+
+    def __call__(self, step: Step) -> Float32:
+        """The output's values, float32 [rows, features].
+
+        Raises `ValueError` naming what of the step does not fit the model or its cache.
+        """
+        if step.page_size != step.cache.page_size:  # type: ignore[attr-defined]
+            raise ValueError(f"step: page_size is {step.page_size}, the cache has another")
+        self._reach(max((s.start + s.length for s in step.sequences), default=0))
+        table = [(s.first_row, s.length, s.start, len(s.pages)) for s in step.sequences]
+        pages = [s.pages for s in step.sequences]
+        return cast(
+            Float32,
+            self._program.run(
+                step.cache,
+                step.tokens,
+                step.positions,
+                step.logit_rows,
+                np.array(table, np.int32).reshape(-1, 4),
+                np.concatenate(pages) if pages else np.empty(0, np.int32),
+            ),
+        )
+
+    def _reach(self, positions: int) -> None:
+        """Make the angles of every position below `positions` known."""
+        for rope, table in self._rope_tables.items():
+            have = self._program.rope_positions(table)
+            if have >= positions:
+                continue
+            want = -(-positions // _ROPE_CHUNK) * _ROPE_CHUNK
+            cos, sin = rotations(rope, np.arange(have, want, dtype=np.int32))
+            if rope.style == "interleaved":  # beside each other, as the features they turn
+                cos = np.repeat(cos, 2, axis=1)
+                sin = np.stack([-sin, sin], axis=2).reshape(cos.shape)
+            self._program.extend_rope_table(
+                table, np.ascontiguousarray(cos), np.ascontiguousarray(sin)
+            )

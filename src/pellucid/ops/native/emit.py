@@ -1,0 +1,151 @@
+"""A schedule written into a `_native.program.Program`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid import _native
+from pellucid.core.spec import LayerSpec, RopeSpec
+from pellucid.ops.native.graph import POSITIONS, Node
+from pellucid.ops.native.schedule import ROW_OPS, Place, Schedule
+
+
+class Emitter:
+    """Builds one program. `rope_tables` maps each rotary embedding to its table's number."""
+
+    def __init__(self, plan: Schedule, output: Node, pool: Any, simd: str) -> None:
+        self.program = _native.program.Program(pool, simd)
+        self.rope_tables: dict[RopeSpec, int] = {}
+        self._places = plan.places
+        for slot in plan.slots:
+            self.program.add_slot(slot.logits, slot.bytes_per_row)
+        for stage in plan.stages:
+            self._stage(stage)
+        self.program.set_output(output.logits, self._columns(output))
+
+    def _stage(self, stage: list[Node]) -> None:
+        first = stage[0]
+        if first.op in ROW_OPS:
+            self.program.begin_rows(first.logits)
+            for node in stage:
+                _ROW_OPS.get(node.op, _ROW_OPS["other"])(self, node)
+        elif first.op == "product":
+            self.program.begin_products(first.logits, self._value(first.inputs[0]))
+            for node in stage:
+                weight, bias = _weight_and_bias(node.data)
+                self.program.product(weight, bias, self._columns(node), len(node.inputs) == 2)
+        else:
+            _STAGES[first.op](self, first)
+
+    def _columns(self, node: Node) -> Any:
+        place: Place = self._places[node]
+        return _native.program.Columns(place.slot, place.stride, place.offset, place.width)
+
+    def _value(self, node: Node) -> Any:
+        """Columns, or blocks if the value is quantised."""
+        if node.quantized:
+            return _native.program.Blocks(self._places[node].slot, node.width)
+        return self._columns(node)
+
+    def _embedding(self, node: Node) -> None:
+        table = node.data["table"].table()
+        self.program.embedding(table, node.data["ids"] is POSITIONS, self._columns(node))
+
+    def _quantize(self, node: Node) -> None:
+        self.program.quantize(self._columns(node.inputs[0]), self._value(node))
+
+    def _rms_norm(self, node: Node) -> None:
+        weight = node.data["weight"].values()
+        x, y = self._columns(node.inputs[0]), self._columns(node)
+        self.program.rms_norm(x, weight, node.data["eps"], y)
+
+    def _layer_norm(self, node: Node) -> None:
+        weight, bias = node.data["weight"].values(), _values(node.data["bias"])
+        x, y = self._columns(node.inputs[0]), self._columns(node)
+        self.program.layer_norm(x, weight, bias, node.data["eps"], y)
+
+    def _rope(self, node: Node) -> None:
+        rope: RopeSpec = node.data["rope"]
+        if rope not in self.rope_tables:
+            table = self.program.add_rope_table(rope.dims, rope.style == "half")
+            self.rope_tables[rope] = table
+        x, y = self._columns(node.inputs[0]), self._columns(node)
+        self.program.rope(x, node.data["head_dim"], self.rope_tables[rope], y)
+
+    def _store_kv(self, node: Node) -> None:
+        layer: LayerSpec = node.data["layer"]
+        k, v = (self._columns(x) for x in node.inputs)
+        self.program.store_kv(k, v, node.data["index"], layer.n_kv_heads, layer.head_dim)
+
+    def _elementwise(self, node: Node) -> None:
+        values = [self._columns(x) for x in node.inputs]
+        if node.op == "take_rows":
+            self.program.take_rows(*values, self._columns(node))
+        elif "number" in node.data:
+            self.program.scalar(node.op, *values, node.data["number"], self._columns(node))
+        elif len(values) == 2:
+            self.program.binary(node.op, *values, self._columns(node))
+        else:
+            self.program.unary(node.op, *values, self._columns(node))
+
+    def _gated(self, node: Node) -> None:
+        gate, up = (_weight_and_bias(node.data[part]) for part in ("gate", "up"))
+        x, y = self._value(node.inputs[0]), self._value(node)
+        self.program.gated(node.logits, x, *gate, *up, node.data["act"], y)
+
+    def _attend(self, node: Node) -> None:
+        layer: LayerSpec = node.data["layer"]
+        self.program.attention(
+            node.data["index"],
+            layer.n_heads,
+            layer.n_kv_heads,
+            layer.head_dim,
+            layer.attention_scale,
+            layer.attention_softcap or 0.0,
+            layer.window or 0,
+            np.asarray(layer.alibi_slopes, np.float32),
+            self._columns(node.inputs[0]),
+            self._value(node),
+        )
+
+    def _experts(self, node: Node) -> None:
+        layer: LayerSpec = node.data["layer"]
+        weights = [node.data[part].packed_experts() for part in ("gate", "up", "down")]
+        x, router_logits = (self._columns(value) for value in node.inputs)
+        self.program.experts(
+            *weights,
+            layer.n_experts_used,
+            layer.normalize_expert_weights,
+            x,
+            router_logits,
+            self._columns(node),
+        )
+
+
+_Method = Callable[[Emitter, Node], None]
+_ROW_OPS: dict[str, _Method] = {
+    "embedding": Emitter._embedding,
+    "quantize": Emitter._quantize,
+    "rms_norm": Emitter._rms_norm,
+    "layer_norm": Emitter._layer_norm,
+    "rope": Emitter._rope,
+    "store_kv": Emitter._store_kv,
+    "other": Emitter._elementwise,
+}
+_STAGES: dict[str, _Method] = {
+    "gated": Emitter._gated,
+    "attend": Emitter._attend,
+    "experts": Emitter._experts,
+}
+
+
+def _values(weight: Any) -> NDArray[np.float32] | None:
+    return None if weight is None else weight.values()
+
+
+def _weight_and_bias(data: dict[str, Any]) -> tuple[Any, NDArray[np.float32] | None]:
+    return data["weight"].packed(), _values(data["bias"])

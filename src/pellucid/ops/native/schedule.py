@@ -1,0 +1,138 @@
+"""Which nodes run together, and which values share memory.
+
+A stage is what the threads do between two barriers: one node, or several operations on rows by
+themselves (then a thread takes a few rows through all of them), or several products of one input.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pellucid.ops.native.graph import Node
+
+ROW_OPS = frozenset(
+    {
+        "embedding", "take_rows", "quantize", "rms_norm", "layer_norm", "rope", "store_kv", "copy",
+        "gelu", "gelu_tanh", "silu_mul", "gelu_tanh_mul", "add", "scale", "clamp", "softcap",
+    }
+)  # fmt: skip
+_BLOCK_BYTES = 2  # of a quantised value: 64 bytes for 32 of them
+_ALIGN = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value lies: a slot of the program, and for floats the columns within its rows."""
+
+    slot: int
+    stride: int
+    offset: int
+    width: int
+
+
+@dataclass(slots=True)
+class Slot:
+    logits: bool
+    bytes_per_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    stages: list[list[Node]]
+    slots: list[Slot]
+    places: dict[Node, Place]
+
+
+def schedule(nodes: list[Node], output: Node, *, merge: bool = True) -> Schedule:
+    """Stages of `nodes` in their order, and memory for every value. With `merge` off each node is a
+    stage of its own."""
+    stages: list[list[Node]] = []
+    for node in nodes:
+        if node.op == "columns":  # a view: nothing to do
+            continue
+        if stages and merge and _together(stages[-1], node):
+            stages[-1].append(node)
+        else:
+            stages.append([node])
+    slots, places = _allocate(stages, nodes, output)
+    return Schedule(stages, slots, places)
+
+
+def _together(stage: list[Node], node: Node) -> bool:
+    first = stage[0]
+    if first.logits != node.logits:
+        return False
+    if first.op in ROW_OPS and node.op in ROW_OPS:
+        return True
+    return (
+        first.op == node.op == "product"
+        and first.inputs[0] is node.inputs[0]
+        and not any(x in stage for x in node.inputs)
+    )
+
+
+def storage(node: Node) -> Node:
+    """The node whose memory a value lies in: a view's source, a fused residual's operand."""
+    while True:
+        if node.op == "columns":
+            node = node.inputs[0]
+        elif node.op == "product" and len(node.inputs) == 2:
+            node = node.inputs[1]
+        else:
+            return node
+
+
+def _allocate(
+    stages: list[list[Node]], nodes: list[Node], output: Node
+) -> tuple[list[Slot], dict[Node, Place]]:
+    """Linear scan over the stages: a slot is free again after the last stage that reads it."""
+    last_use: dict[Node, int] = {}
+    for index, stage in enumerate(stages):
+        for node in stage:
+            for value in (node, *node.inputs):
+                last_use[storage(value)] = index
+    slots: list[Slot] = []
+    slot_of: dict[Node, int] = {}
+    free: list[int] = []
+    expiring: dict[int, list[int]] = {}
+    for index, stage in enumerate(stages):
+        for node in stage:
+            if storage(node) is node and node.op != "store_kv":
+                keep = storage(output) is node  # it is written straight to the caller
+                slot_of[node] = _take(slots, [] if keep else free, node)
+                if not keep:
+                    expiring.setdefault(last_use[node], []).append(slot_of[node])
+        free.extend(expiring.pop(index, []))
+    return slots, {n: _place(n, slot_of) for n in nodes if n.op != "store_kv"}
+
+
+def _take(slots: list[Slot], free: list[int], node: Node) -> int:
+    """A free slot of the right kind: the best fit, else the largest made wider, else a new one."""
+    need = _bytes_per_row(node)
+    fitting = [i for i in free if slots[i].logits == node.logits]
+    if not fitting:
+        slots.append(Slot(node.logits, need))
+        return len(slots) - 1
+    large = [i for i in fitting if slots[i].bytes_per_row >= need]
+    chosen = (
+        min(large, key=lambda i: slots[i].bytes_per_row)
+        if large
+        else max(fitting, key=lambda i: slots[i].bytes_per_row)
+    )
+    slots[chosen].bytes_per_row = max(slots[chosen].bytes_per_row, need)
+    free.remove(chosen)
+    return chosen
+
+
+def _bytes_per_row(node: Node) -> int:
+    size = node.width * (_BLOCK_BYTES if node.quantized else 4)
+    return -(-size // _ALIGN) * _ALIGN
+
+
+def _place(node: Node, slot_of: dict[Node, int]) -> Place:
+    base = storage(node)
+    offset, view = 0, node
+    while view.op == "columns":
+        offset += view.data["offset"]
+        view = view.inputs[0]
+    return Place(slot_of[base], base.width, offset, node.width)

@@ -1,0 +1,96 @@
+"""A weight in whichever forms a recorded model asks for: packed, rows of a table, plain values."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid import _native
+from pellucid.ops.vocabulary import HostTensor
+from pellucid.quant.dequantize import dequantize
+from pellucid.quant.types import TensorType, byte_count
+
+log = logging.getLogger(__name__)
+
+_FLOATS = frozenset({TensorType.F32, TensorType.F16, TensorType.BF16})
+# Types with kernels of their own; the others are dequantised when they are loaded.
+NATIVE_TYPES = _FLOATS | {
+    TensorType.Q4_0,
+    TensorType.Q4_1,
+    TensorType.Q5_0,
+    TensorType.Q5_1,
+    TensorType.Q8_0,
+    TensorType.Q4_K,
+    TensorType.Q5_K,
+    TensorType.Q6_K,
+}
+
+
+class NativeWeight:
+    """One tensor of a model. Nothing is prepared before it is asked for.
+
+    `stored_as` is the type the kernels compute with, which differs from the file's when that has
+    no kernels.
+    """
+
+    def __init__(self, host: HostTensor, simd: str) -> None:
+        self.name = host.name
+        self.shape = host.shape
+        self._host = host
+        self._simd = simd
+        self._packed: list[Any] = []
+        self.stored_as = host.type
+
+    @property
+    def wants_int8(self) -> bool:
+        """Whether a product with this weight reads quantised rows."""
+        return bool(self.packed().wants_int8)
+
+    def packed(self) -> Any:
+        """The matrix (out, in) as a `_native.matmul.Weight`."""
+        if len(self.shape) != 2:
+            raise ValueError(f"{self.name}: a linear layer's weight has 2 dimensions: {self.shape}")
+        return self._pack(1, *self.shape)[0]
+
+    def packed_experts(self) -> list[Any]:
+        """The matrices (experts, out, in), one `_native.matmul.Weight` an expert."""
+        if len(self.shape) != 3:
+            raise ValueError(f"{self.name}: experts' weights have 3 dimensions: {self.shape}")
+        return self._pack(*self.shape)
+
+    def table(self) -> Any:
+        """The rows (n, features) as a `_native.program.EmbeddingTable`."""
+        type, data = self._readable()
+        return _native.program.EmbeddingTable(int(type), data, *self.shape)
+
+    def values(self) -> NDArray[np.float32]:
+        """All values, float32 [n]: of a norm or a bias."""
+        host = self._host
+        return np.ascontiguousarray(dequantize(host.data, host.type, host.shape).reshape(-1))
+
+    def _pack(self, n: int, out: int, features: int) -> list[Any]:
+        if not self._packed:
+            type, data = self._readable()
+            size = byte_count(type, (out, features))
+            parts = [data[i * size : (i + 1) * size] for i in range(n)]
+            self._packed = [
+                _native.matmul.pack(int(type), part, out, features, self._simd) for part in parts
+            ]
+            if self._host.release is not None:
+                self._host.release()
+        return self._packed
+
+    def _readable(self) -> tuple[TensorType, NDArray[np.uint8]]:
+        """Type and bytes that native code reads: the file's own, or half precision in their place
+        (float32 where that overflows)."""
+        host = self._host
+        if host.type in NATIVE_TYPES:
+            return host.type, host.data
+        values = dequantize(host.data, host.type, host.shape)
+        fits = not values.size or float(np.abs(values).max()) <= np.finfo(np.float16).max
+        self.stored_as = TensorType.F16 if fits else TensorType.F32
+        log.info("%s: %s has no kernel, kept as %s", self.name, host.type.name, self.stored_as.name)
+        return self.stored_as, values.astype("<f2" if fits else "<f4").reshape(-1).view(np.uint8)
