@@ -34,7 +34,8 @@ def spec_from_config(config: Fields, context: int | None) -> ModelSpec:
 
 def spec_from_gguf(fields: Fields, checkpoint: Checkpoint, context: int | None) -> ModelSpec:
     layer = layer_from_gguf(fields, checkpoint, context, "half")
-    return model_from_gguf(fields, checkpoint, "qwen2", (layer,) * fields.layers("block_count"))
+    spec = model_from_gguf(fields, checkpoint, "qwen2", (layer,) * fields.layers("block_count"))
+    return dataclasses.replace(spec, extra={**spec.extra, "qkv_bias": True})
 
 
 def windowed(config: Fields, layer: LayerSpec) -> tuple[LayerSpec, ...]:

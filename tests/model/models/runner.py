@@ -7,7 +7,8 @@ random model is made by transformers, saved as a folder, opened by us, and judge
 2. decode, one token at a time through scattered pages beside another sequence, gives the very
    bits of prefill, and so does a prompt cut into chunks;
 3. each planted fault of the case makes the first check fail;
-4. a GGUF file of the same weights, written by its converter's rules, agrees too.
+4. config.json in full, and as older versions wrote it, gives the same specification;
+5. a GGUF file of the same weights, written by its converter's rules, agrees too.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from numpy.typing import NDArray
 
 from pellucid.core.plan import Plan, Span
 from pellucid.core.spec import LayerSpec, ModelSpec
-from pellucid.formats import open_checkpoint
-from pellucid.models.registry import Model, load_model
+from pellucid.formats import Checkpoint, Metadata, open_checkpoint
+from pellucid.models.registry import Model, load_model, read_spec
 from pellucid.models.weights import Weights
 from pellucid.ops.reference import ReferenceOps
 
@@ -65,6 +66,7 @@ class Case:
     llama_cpp_differs: str = ""
 
 
+@pytest.mark.filterwarnings("ignore:.past_key_values. is deprecated:FutureWarning")
 class FamilySuite:
     """Subclass it, set CASES, and pytest does the rest (see conftest.py)."""
 
@@ -88,6 +90,11 @@ class FamilySuite:
         broken = built.case.faults[fault](built.model)
         with pytest.raises(Disagreement):
             assert_agree(run(broken, tokens), built.truth(tokens), built.spec, fault)
+
+    def test_every_form_of_the_configuration_says_the_same(self, built: Built) -> None:
+        complete = json.loads(json.dumps(built.judge.config.to_dict()))
+        for config in (complete, first_generation(built.config)):
+            assert built.spec_of(config) == built.spec
 
     def test_gguf_twin_agrees(self, built: Built) -> None:
         tokens = built.tokens(max(built.case.lengths))
@@ -132,6 +139,11 @@ class Built:
         config: dict[str, Any] = json.loads((self.folder / "config.json").read_text())
         return config
 
+    def spec_of(self, config: dict[str, Any]) -> ModelSpec:
+        """What we read from another config.json."""
+        checkpoint = Checkpoint(self.folder, "safetensors", Metadata(self.folder, config), {}, [])
+        return read_spec(checkpoint, self.case.context)[1]
+
     @cached_property
     def gguf_path(self) -> Path:
         assert self.judge is not None and self.case.gguf is not None
@@ -154,6 +166,20 @@ class Built:
         if len(tokens) not in self._truths:
             self._truths[len(tokens)] = ask(self.judge, tokens, stepwise=self.case.stepwise)
         return self._truths[len(tokens)]
+
+
+def first_generation(config: dict[str, Any]) -> dict[str, Any]:
+    """A config.json as transformers wrote it before version 5: `rope_theta`, `rope_scaling`."""
+    old = {key: value for key, value in config.items() if key != "rope_parameters"}
+    parameters = dict(config.get("rope_parameters") or {})
+    if not parameters or any(isinstance(value, dict) for value in parameters.values()):
+        return config  # no rotary embedding, or one for each kind of layer
+    for key in ("rope_theta", "partial_rotary_factor"):
+        if key in parameters:
+            old[key] = parameters.pop(key)
+    kind = parameters.pop("rope_type")
+    old["rope_scaling"] = None if kind == "default" else {"type": kind, **parameters}
+    return old
 
 
 def randomise(judge: Any, spread: float, seed: int) -> None:

@@ -246,6 +246,13 @@ def test_gguf_mixtral_is_llama_with_experts() -> None:
     assert gguf_spec(expert_count=0, expert_used_count=0) == gguf_spec()
 
 
+def test_gguf_qwen2_has_its_biases_whatever_the_file_lacks() -> None:
+    values = {key.replace("llama", "qwen2"): value for key, value in LLAMA_GGUF.items()}
+    spec = read_spec(checkpoint({**values, "general.architecture": "qwen2"}, "gguf"))[1]
+    assert spec.extra == {"qkv_bias": True, "output_bias": False, "mlp_bias": False}
+    assert spec.layers[0].rope is not None and spec.layers[0].rope.style == "half"
+
+
 def test_gguf_window_is_honoured() -> None:
     assert gguf_spec(**{"attention.sliding_window": 5}).layers[1].window == 5
     assert gguf_spec(**{"attention.sliding_window": 0}).layers[1].window is None
