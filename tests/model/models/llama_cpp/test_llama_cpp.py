@@ -50,7 +50,8 @@ def answers(suite: str) -> dict[str, Any]:
 def test_gguf_twin_agrees_with_llama_cpp(name: str, tmp_path: Path) -> None:
     case: Case = CASES[name]
     suite, case_name = name.split(": ", 1)
-    answer = answers(suite)[case_name]
+    answer = answers(suite).get(case_name)
+    assert answer is not None, "llama.cpp was not asked about this case: run write_models.py"
     built = Built(case, tmp_path)
     tokens = built.tokens(max(case.lengths))
     assert answer["tokens"] == tokens, "answers/ is older than the case: run write_models.py"
