@@ -1,8 +1,7 @@
 """Arrays of length-prefixed strings: the hot loop of opening a GGUF file.
 
-A vocabulary of 151,936 tokens and its 151,387 merges took 175 ms to read one string at a time and
-takes 60 ms by `_short_strings`, which lets `bytes.split` find the boundaries: the length of a short
-string is one byte followed by seven zeros. What it finds is checked, never assumed.
+A vocabulary of 151,936 tokens and its 151,387 merges takes 175 ms to read one string at a time, and
+a third of that by `_short_strings`, which finds the boundaries of a window with array operations.
 """
 
 from __future__ import annotations
@@ -10,11 +9,12 @@ from __future__ import annotations
 import struct
 from mmap import mmap
 
+import numpy as np
+
 from pellucid.formats.limits import MAX_STRING_BYTES
 
 _LENGTH = struct.Struct("<Q")
-_SHORT_LENGTH_TAIL = bytes(7)
-_WINDOW = 1 << 15
+_WINDOW = 1 << 16
 
 
 class StringArrayError(Exception):
@@ -47,21 +47,28 @@ def read_strings(buffer: mmap, position: int, count: int) -> tuple[list[str], in
 def _short_strings(window: bytes, count: int) -> tuple[list[str], int] | None:
     """Strings at the start of the window and the bytes they take, if all are short and plain.
 
-    Splitting at seven zeros gives [length 0], [string 0, length 1], [string 1, length 2], ... It is
-    the right reading if every piece has the length that the piece before it announces.
+    Strings of 1 to 255 bytes can begin where eight bytes, read as a length, have such a value. That
+    is the right reading if each candidate begins where the one before it ends: a rule that only
+    one sequence of boundaries can satisfy. All but the last zero of each length is then dropped,
+    and the rest split at that zero.
     """
-    pieces = window.split(_SHORT_LENGTH_TAIL, count)
-    pieces.pop()
-    sizes = [len(piece) for piece in pieces]
-    if len(pieces) < 2 or sizes[0] != 1 or 0 in sizes:
+    if len(window) < _LENGTH.size:
         return None
-    if sizes[1:] != [piece[-1] + 1 for piece in pieces[:-1]]:
+    data = np.frombuffer(window, np.uint8)
+    lengths = np.ndarray((len(window) - 7,), "<u8", buffer=window, strides=(1,))
+    starts = np.flatnonzero(lengths - np.uint64(1) < np.uint64(255))[:count]
+    ends = starts + 8 + lengths[starts].astype(np.intp)
+    if len(starts) < 2 or starts[0] != 0 or not np.array_equal(starts[1:], ends[:-1]):
         return None
+    size = int(starts[-1])
+    keep = np.ones(size, dtype=bool)
+    for byte in range(7):
+        keep[starts[:-1] + byte] = False
     try:
-        texts = [piece[:-1].decode() for piece in pieces[1:]]
+        texts = data[:size][keep].tobytes().decode().split("\0")[1:]
     except UnicodeDecodeError:
         return None
-    return texts, sum(sizes) - 1 + len(_SHORT_LENGTH_TAIL) * (len(pieces) - 1)
+    return (texts, size) if len(texts) == len(starts) - 1 else None
 
 
 def _any_strings(buffer: mmap, position: int, window_end: int, count: int, texts: list[str]) -> int:
