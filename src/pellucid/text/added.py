@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 # White_Space of Unicode, which both judges strip by; `str.isspace` adds U+001C to U+001F.
 WHITESPACE = (
@@ -49,6 +50,37 @@ class AddedTokens:
 
     def __iter__(self) -> Iterator[AddedToken]:
         return iter(self._tokens.values())
+
+    @cached_property
+    def longest(self) -> int:
+        return max(map(len, self._tokens), default=0)
+
+    @cached_property
+    def heads(self) -> frozenset[str]:
+        """Every proper beginning of a token."""
+        return frozenset(token[:cut] for token in self._tokens for cut in range(1, len(token)))
+
+    @cached_property
+    def tails(self) -> frozenset[str]:
+        """Every proper end of a token."""
+        return frozenset(token[cut:] for token in self._tokens for cut in range(1, len(token)))
+
+    def starts(self, text: str) -> list[int]:
+        """Where tokens of more than one character begin in `text`, overlapping ones too."""
+        return [match.start() for match in self._ahead.finditer(text)] if self._ahead else []
+
+    def holds(self, text: str) -> bool:
+        """Whether `text` is part of a token."""
+        return len(text) <= self.longest and text in self._joined
+
+    @cached_property
+    def _joined(self) -> str:
+        return "\0".join(self._tokens)
+
+    @cached_property
+    def _ahead(self) -> re.Pattern[str] | None:
+        longer = [token for token in self._tokens if len(token) > 1]
+        return re.compile(f"(?={_trie_pattern(longer)})") if longer else None
 
     def split(self, text: str) -> Iterator[Fragment]:
         """Fragments of `text` in order; stripped whitespace is in none of them."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pellucid.core.errors import BadInput
 from pellucid.text.added import AddedToken, AddedTokens, Fragment
+from pellucid.text.characters import as_text
 from pellucid.text.encoders import Encoder
 from pellucid.text.folder import read_folder
 from pellucid.text.gguf_build import build_encoder
@@ -34,7 +35,8 @@ class Tokenizer:
 
     `bos_id`, and `eos_ids` (every token that ends an answer, the file's own first), are ids;
     `add_bos` and `add_eos` say whether `encode` adds them; `special_ids` are the control tokens,
-    which text never becomes unless `parse_special` is given.
+    which text never becomes unless `parse_special` is given. `adds_bos_to_chat`: BOS belongs in
+    front of a conversation whose template does not know it.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Tokenizer:
         suffix_ids: tuple[int, ...] = (),
         user_defined: Iterable[AddedToken] = (),
         control: Iterable[AddedToken] = (),
+        adds_bos_to_chat: bool = False,
     ) -> None:
         self.vocabulary = vocabulary
         self.vocab_size = len(vocabulary)
@@ -55,6 +58,7 @@ class Tokenizer:
         self.eos_ids = eos_ids
         self.add_bos = bos_id is not None and bos_id in prefix_ids
         self.add_eos = bool(suffix_ids)
+        self.adds_bos_to_chat = adds_bos_to_chat
         self._prefix_ids = prefix_ids
         self._suffix_ids = suffix_ids
         self._encoder = encoder
@@ -79,6 +83,7 @@ class Tokenizer:
             suffix_ids=source.eos_ids[:1] if source.add_eos else (),
             user_defined=user_defined,
             control=control,
+            adds_bos_to_chat=source.add_bos,
         )
 
     @classmethod
@@ -207,23 +212,6 @@ class Tokenizer:
 
     def _split(self, text: str, parse_special: bool) -> Iterator[Fragment]:
         return (self._special_splitter if parse_special else self._text_splitter).split(text)
-
-
-def as_text(text: str | bytes) -> str:
-    """`text` with every invalid byte replaced by U+FFFD; BadInput at a lone surrogate."""
-    if isinstance(text, bytes | bytearray | memoryview):
-        escaped = bytes(text).decode("utf-8", "surrogateescape")
-        return "".join("\ufffd" if "\udc80" <= char <= "\udcff" else char for char in escaped)
-    if not isinstance(text, str):
-        raise BadInput(f"text must be a string or UTF-8 bytes, not {type(text).__name__}")
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise BadInput(
-            f"the text has a lone surrogate (U+{ord(text[error.start]):04X}) at character "
-            f"{error.start}, which is no character: remove it or send the whole pair"
-        ) from None
-    return text
 
 
 def _added(source: GgufTokenizer, *kinds: TokenKind) -> list[AddedToken]:
