@@ -59,10 +59,14 @@ def tokenize(
 
 
 def open_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer of a model, its weights left alone."""
+    """The tokenizer of a model, its weights left alone; or of a tokenizer.json by itself."""
     from pellucid.formats import open_checkpoint
     from pellucid.text import Tokenizer
 
+    if path.is_dir() or path.name.endswith(".json"):
+        return Tokenizer.from_folder(path)
+    if path.suffix == ".safetensors":
+        return Tokenizer.from_folder(path.parent)
     with open_checkpoint(path) as checkpoint:
         return Tokenizer.from_gguf(checkpoint.metadata, checkpoint.path)
 

