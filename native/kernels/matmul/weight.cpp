@@ -111,6 +111,8 @@ const KernelSet& kernel_set(Simd simd) {
 #if defined(__x86_64__)
     case Simd::avx2: return kAvx2Kernels;
     case Simd::avx512: return kAvx512Kernels;
+#elif defined(__aarch64__)
+    case Simd::neon: return kNeonKernels;
 #endif
     default: return kGenericKernels;
   }
