@@ -1,6 +1,7 @@
 #include "kernels/matmul/pack.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace pellucid::matmul {
@@ -18,6 +19,8 @@ struct Q6_K { uint8_t ql[128], qh[64], scales[16], d[2]; };
 static_assert(sizeof(Q4_0) == 18 && sizeof(Q4_1) == 20 && sizeof(Q5_0) == 22 && sizeof(Q5_1) == 24);
 static_assert(sizeof(Q8_0) == 34 && sizeof(Q4_K) == 144 && sizeof(Q5_K) == 176 && sizeof(Q6_K) == 210);
 
+static_assert(std::endian::native == std::endian::little, "words of codes are taken as in the file");
+
 using Codes = uint8_t[kBlock];
 
 // Low halves of 16 bytes, then high halves.
@@ -28,8 +31,17 @@ void nibbles(const uint8_t* qs, Codes& codes) {
   }
 }
 
+// Bit i of qh is the fifth of code i. Eight bits at a time: copies of a byte keep bit i in byte i,
+// and adding 127 carries it to the top.
 void fifth_bits(const uint8_t* qh, Codes& codes) {
-  for (int i = 0; i < kBlock; ++i) codes[i] |= (qh[i / 8] >> i % 8 & 1) << 4;
+  for (int i = 0; i < 4; ++i) {
+    const uint64_t apart = qh[i] * 0x0101010101010101u & 0x8040201008040201u;
+    const uint64_t bits = (apart + 0x7f7f7f7f7f7f7f7fu) >> 7 & 0x0101010101010101u;
+    uint64_t eight;
+    std::memcpy(&eight, codes + 8 * i, 8);
+    eight |= bits << 4;
+    std::memcpy(codes + 8 * i, &eight, 8);
+  }
 }
 
 // Codes of block `sub` (of 8) of a k type: 64 values share 32 bytes, the first 32 their low halves.
@@ -64,6 +76,17 @@ void decode(const Q6_K& b, int sub, Codes& codes) {
     codes[i] = (low[i] >> run / 2 * 4 & 15) | (high[i] >> 2 * run & 3) << 4;
 }
 
+// The `width` bits above the low four, of `steps` steps of four codes, side by side in four bytes.
+void place_high(const uint8_t* codes, int steps, int width, uint8_t* at) {
+  uint32_t all = 0;
+  for (int step = 0; step < steps; ++step) {
+    uint32_t four;
+    std::memcpy(&four, codes + 4 * step, 4);
+    all |= (four >> 4 & (width == 1 ? 0x01010101u : 0x03030303u)) << step * width;
+  }
+  std::memcpy(at, &all, 4);
+}
+
 // Codes of one lane into a block; see layout.h.
 void place_codes(int bits, const Codes& codes, int lane, uint8_t* block) {
   for (int step = 0; step < 4; ++step) {
@@ -76,10 +99,11 @@ void place_codes(int bits, const Codes& codes, int lane, uint8_t* block) {
     for (int t = 0; t < 4; ++t)
       at[t] = static_cast<uint8_t>((codes[4 * step + t] & 15) | codes[16 + 4 * step + t] << 4);
   }
-  uint8_t* high = block + 256 + 4 * lane;
-  for (int i = 0; bits == 5 && i < kBlock; ++i) high[i % 4] |= (codes[i] >> 4) << i / 4;
-  for (int i = 0; bits == 6 && i < kBlock; ++i)
-    high[64 * (i / 16) + i % 4] |= (codes[i] >> 4) << 2 * (i / 4 % 4);
+  if (bits == 5) place_high(codes, 8, 1, block + 256 + 4 * lane);
+  if (bits == 6) {
+    place_high(codes, 4, 2, block + 256 + 4 * lane);
+    place_high(codes + 16, 4, 2, block + 320 + 4 * lane);
+  }
 }
 
 void place_half(const uint8_t (&half)[2], int lane, uint8_t* at) { std::memcpy(at + 2 * lane, half, 2); }
