@@ -1,0 +1,124 @@
+"""Answer: one sample of a request in the making, from tokens chosen to text and an end.
+
+How an answer ends, the first that applies to a token counting:
+
+1. an end-of-sequence token, unless `ignore_eos`: "stop", no stop_reason
+2. one of `stop_token_ids`: "stop", that id
+3. a stop string in the text, looked for once more than `min_tokens` tokens are out: "stop", the
+   string
+4. `max_tokens`, or the context's end: "length"
+
+The token that ended it is the last of `token_ids`; its text, and a stop string, are left out of
+the text unless `include_stop_str_in_output`.
+"""
+
+from __future__ import annotations
+
+from pellucid.core.outputs import (
+    CompletionOutput,
+    FinishReason,
+    Increment,
+    TokenChoice,
+    TokenLogprob,
+)
+from pellucid.engine.request import Request
+from pellucid.sampling import Draw, History, sample_seed
+from pellucid.text import Detokenizer, StopMatcher, Tokenizer
+
+
+class Answer:
+    """Answer `index` of `request`."""
+
+    def __init__(self, request: Request, index: int, tokenizer: Tokenizer) -> None:
+        params = request.params
+        self._request = request
+        self._index = index
+        self._tokenizer = tokenizer
+        self._seed = sample_seed(request.seed, index)
+        self._history = History(request.prompt_token_ids)
+        self._detokenizer = Detokenizer(tokenizer, params.skip_special_tokens, continuation=True)
+        self._stops = StopMatcher(params.stop, include=params.include_stop_str_in_output)
+        self._eos_ids = frozenset(() if params.ignore_eos else tokenizer.eos_ids)
+        self._stop_ids = frozenset(params.stop_token_ids)
+        self._end_ids = tuple(sorted(self._eos_ids | self._stop_ids))
+        self._texts: list[str] = []
+        self._token_ids: list[int] = []
+        self._logprobs: list[dict[int, TokenLogprob]] | None = (
+            None if params.logprobs is None else []
+        )
+        self._cumulative = 0.0
+        self.finish_reason: FinishReason | None = None
+        self._stop_reason: int | str | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.finish_reason is not None
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self._token_ids)
+
+    def draw(self) -> Draw:
+        """What the choice of its next token depends on."""
+        position = len(self._request.prompt_token_ids) + len(self._token_ids)
+        return Draw(self._request.params, self._seed, position, self._history, self._end_ids)
+
+    def take(self, choice: TokenChoice) -> Increment:
+        """Another token was chosen; returns what it adds."""
+        token = choice.token_id
+        self._token_ids.append(token)
+        self._history.append(token)
+        text = self._text_of(token)
+        self._texts.append(text)
+        logprobs = self._record(choice)
+        return Increment(
+            self._index, text, [token], logprobs, self.finish_reason, self._stop_reason
+        )
+
+    def abort(self) -> Increment:
+        """It ends here, unwanted; returns the text held back."""
+        text = self._stops.push(self._detokenizer.finish()) + self._stops.finish()
+        self._texts.append(text)
+        self.finish_reason = "abort"
+        return Increment(self._index, text, [], None, "abort")
+
+    def output(self) -> CompletionOutput:
+        """The answer so far."""
+        return CompletionOutput(
+            self._index,
+            "".join(self._texts),
+            list(self._token_ids),
+            None if self._logprobs is None else list(self._logprobs),
+            None if self._logprobs is None else self._cumulative,
+            self.finish_reason,
+            self._stop_reason,
+        )
+
+    def _text_of(self, token: int) -> str:
+        """The text that `token` sets free; settles whether it ends the answer."""
+        params = self._request.params
+        if token in self._end_ids:
+            self.finish_reason = "stop"
+            self._stop_reason = None if token in self._eos_ids else token
+            shown = self._detokenizer.push(token) if params.include_stop_str_in_output else ""
+            return self._stops.push(shown + self._detokenizer.finish()) + self._stops.finish()
+        text = self._detokenizer.push(token)
+        if self.n_tokens > params.min_tokens:
+            text = self._stops.push(text)
+        if self._stops.matched is not None:
+            self.finish_reason, self._stop_reason = "stop", self._stops.matched
+        elif self.n_tokens >= self._request.max_tokens:
+            self.finish_reason = "length"
+            text += self._stops.push(self._detokenizer.finish()) + self._stops.finish()
+        return text
+
+    def _record(self, choice: TokenChoice) -> list[dict[int, TokenLogprob]] | None:
+        """Keep the token's log-probability beside those of the likeliest."""
+        if self._logprobs is None or choice.logprob is None:
+            return None
+        entries = {entry.token_id: entry for entry in (choice.logprob, *choice.top)}
+        for entry in entries.values():
+            entry.text = self._tokenizer.token_text(entry.token_id)
+        self._logprobs.append(entries)
+        self._cumulative += choice.logprob.logprob
+        return [entries]

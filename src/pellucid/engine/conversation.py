@@ -1,0 +1,72 @@
+"""Conversations to prompts, through the model's own chat template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from pellucid.core.errors import BadInput
+from pellucid.text import ChatTemplate, ChatTemplates, Tokenizer, encode_chat
+
+Message = Mapping[str, Any]
+
+# What a template is given in any case; naming one again would contradict it.
+_TAKEN = frozenset(
+    "tokenizer template messages tools add_generation_prompt continue_final_message".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a conversation is laid out, beside its messages."""
+
+    tools: Sequence[Mapping[str, Any]] | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    chat_template_kwargs: Mapping[str, Any] | None = None
+
+
+class Conversations:
+    """Lays conversations out for one model."""
+
+    def __init__(self, tokenizer: Tokenizer, templates: ChatTemplates) -> None:
+        self._tokenizer = tokenizer
+        self._templates = templates
+        self._compiled = cache(self._compile)  # compiling costs milliseconds
+
+    @property
+    def possible(self) -> bool:
+        """True if the model has a chat template."""
+        return bool(self._templates)
+
+    def token_ids(self, messages: Sequence[Message], layout: Layout) -> list[int]:
+        """Ids of a conversation. Raises `BadInput` as `pellucid.text.encode_chat` does, and when
+        the model has no template."""
+        given = dict(layout.chat_template_kwargs or {})
+        for name in given:
+            if not isinstance(name, str) or name in _TAKEN:
+                raise BadInput(f"chat_template_kwargs: {name!r} is not for templates: leave it out")
+        return encode_chat(
+            self._tokenizer,
+            self._compiled(bool(layout.tools)),
+            messages,
+            layout.tools,
+            add_generation_prompt=layout.add_generation_prompt,
+            continue_final_message=layout.continue_final_message,
+            **given,
+        )
+
+    def _compile(self, with_tools: bool) -> ChatTemplate:
+        return self._templates.choose(self._tokenizer, with_tools=with_tools)
+
+
+def is_conversation(given: Any) -> bool:
+    """A list of messages, as against a prompt or a list of prompts: its first item has a role."""
+    return (
+        isinstance(given, Sequence)
+        and bool(given)
+        and isinstance(given[0], Mapping)
+        and "role" in given[0]
+    )

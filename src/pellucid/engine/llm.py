@@ -1,0 +1,302 @@
+"""LLM: the engine as a Python object, with the names users know from vLLM."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.core.errors import BadInput
+from pellucid.core.outputs import RequestOutput
+from pellucid.core.params import SamplingParams
+from pellucid.core.spec import ModelSpec
+from pellucid.engine.conversation import (
+    Conversations,
+    Layout,
+    Message,
+    is_conversation,
+)
+from pellucid.engine.engine import Engine
+from pellucid.engine.generation import Generation
+from pellucid.engine.inputs import Inputs, Prompt, pair_params
+from pellucid.engine.loading import load, tokens_of
+from pellucid.engine.request import Request
+from pellucid.engine.sizing import Asked
+from pellucid.engine.stream import Stream
+from pellucid.hub import DEFAULT_MODEL, Progress, SilentProgress, resolve
+from pellucid.sampling import Sampler, sample_seed
+from pellucid.text import Tokenizer
+
+
+class LLM:
+    """A model ready to answer.
+
+    model: a `.gguf` file, a folder with safetensors, a hub id or a short name. backend:
+    "reference". max_model_len: positions of one sequence, prompt and answer together; None is the
+    model's own context, cut to what the KV pool can hold. max_num_seqs: answers that run at once.
+    max_num_batched_tokens: positions of one step; longer prompts go in chunks. page_size:
+    positions of a KV page. kv_cache: False computes every sequence anew for each token, the naive
+    loop. kv_cache_memory_bytes: what the KV pool may take; None is half of the memory that the
+    weights leave. offline: never fetch. seed: makes requests without a seed repeatable. progress:
+    told what is fetched, loaded and decided.
+
+    `enable_prefix_caching`, `kv_cache_dtype`, `quantization`, `speculative` and `threads` take
+    only the values that mean what happens anyway.
+
+    Raises `BadInput` (or a subclass) for an argument or a model that cannot be honoured,
+    `FetchError` when the model cannot be fetched.
+    """
+
+    def __init__(
+        self,
+        model: str | Path = DEFAULT_MODEL,
+        *,
+        backend: str = "reference",
+        max_model_len: int | None = None,
+        max_num_seqs: int | None = None,
+        max_num_batched_tokens: int | None = None,
+        page_size: int = 16,
+        kv_cache: bool = True,
+        kv_cache_memory_bytes: int | None = None,
+        kv_cache_dtype: str = "f32",
+        enable_prefix_caching: bool = False,
+        quantization: str | None = None,
+        speculative: Mapping[str, Any] | None = None,
+        threads: int | None = None,
+        offline: bool = False,
+        seed: int | None = None,
+        progress: Progress | None = None,
+        **unknown: Any,
+    ) -> None:
+        _refuse_unknown(unknown)
+        _refuse_later(enable_prefix_caching, quantization, speculative, threads)
+        asked = Asked(
+            max_model_len,
+            max_num_seqs,
+            max_num_batched_tokens,
+            page_size,
+            _flag("kv_cache", kv_cache),
+            kv_cache_dtype,
+        )
+        asked.check()
+        budget = _bytes("kv_cache_memory_bytes", kv_cache_memory_bytes)
+        self._seed = _seed(seed)
+        progress = progress or SilentProgress()
+        self.model_path = resolve(model, offline=offline, progress=progress)
+        loaded = load(self.model_path, backend, asked, budget, progress.note)
+        self.tokenizer: Tokenizer = loaded.tokenizer
+        self.spec: ModelSpec = loaded.model.spec
+        self.max_model_len: int = loaded.limits.max_model_len
+        self._conversations = Conversations(loaded.tokenizer, loaded.templates)
+        self._defaults = loaded.defaults
+        self._inputs = Inputs(self.tokenizer, self.spec.vocab_size, self.max_model_len)
+        sampler = Sampler(tokens_of(self.tokenizer, self.spec.vocab_size))
+        self._engine: Engine | None = Engine(loaded.model, self.tokenizer, loaded.limits, sampler)
+        self._requests = itertools.count()
+
+    def generate(
+        self,
+        prompts: str | Mapping[str, Any] | Sequence[Any],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        parse_special: bool = False,
+    ) -> list[RequestOutput]:
+        """Answers to one prompt or many, in their order.
+
+        A prompt is a string, `{"prompt": ...}`, `{"prompt_token_ids": [...]}` or a list of ids.
+        `sampling_params`: one for all or one each; None is `get_default_sampling_params()`.
+        `parse_special`: control tokens spelled in a string are read as such, not as text.
+
+        Raises `PromptTooLong` or `BadInput` before anything is computed, `PellucidError` if the
+        model breaks down.
+        """
+        checked = self._inputs.prompts(prompts, parse_special)
+        return self._run(checked, sampling_params)
+
+    def chat(
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> list[RequestOutput]:
+        """Answers to one conversation or many, through the model's chat template.
+
+        A conversation is a list of `{"role": ..., "content": ...}`. What users write in it never
+        becomes control tokens. `continue_final_message` goes on with the last message instead of
+        beginning an answer. Raises as `generate`, and `BadInput` with the template's own words
+        when it refuses a conversation, or when the model has no template.
+        """
+        many = (
+            isinstance(messages, Sequence)
+            and bool(messages)
+            and not isinstance(messages[0], Mapping | str)
+        )
+        layout = Layout(tools, add_generation_prompt, continue_final_message, chat_template_kwargs)
+        prompts = [
+            self._chat_prompt(conversation, layout)
+            for conversation in (messages if many else [messages])
+        ]
+        return self._run(prompts, sampling_params)
+
+    def stream(
+        self,
+        prompt: str | Mapping[str, Any] | Sequence[Any],
+        sampling_params: SamplingParams | None = None,
+        *,
+        parse_special: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> Stream:
+        """One answer as it comes: a `Stream` of `Increment`s.
+
+        `prompt` is what `generate` takes for one prompt, or a conversation as `chat` takes it.
+        Raises as they do, at once.
+        """
+        layout = Layout(tools, add_generation_prompt, continue_final_message, chat_template_kwargs)
+        if not is_conversation(prompt):
+            _refuse_unread(layout != Layout(), "tools and the template's arguments", "messages")
+            checked = self._inputs.prompt(prompt, parse_special)
+        else:
+            _refuse_unread(parse_special, "parse_special", "a prompt")
+            checked = self._chat_prompt(prompt, layout)
+        params = self._inputs.params(sampling_params or self._defaults)
+        engine = self._open_engine()
+        return Stream(engine, engine.submit(self._request(checked, params)))
+
+    def logits(self, token_ids: Sequence[int]) -> NDArray[np.float32]:
+        """The model's scores at every position, float32 [len(token_ids), vocabulary].
+
+        Row i scores what follows token i. Raises `BadInput` for no tokens or an id out of range,
+        `PromptTooLong` for more than the context holds.
+        """
+        return self._open_engine().logits(self._inputs.token_ids(token_ids))
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether `chat` is possible."""
+        return self._conversations.possible
+
+    def get_default_sampling_params(self) -> SamplingParams:
+        """What a call without parameters uses: the model's own settings (`generation_config.json`
+        or GGUF's `general.sampling`), else those of `SamplingParams()`."""
+        return self._inputs.params(self._defaults)
+
+    def close(self) -> None:
+        """Let go of weights and cache. Any later call raises `BadInput`."""
+        self._engine = None
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(
+        self,
+        prompts: list[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None,
+    ) -> list[RequestOutput]:
+        each = pair_params(sampling_params, self._defaults, len(prompts))
+        requests = [
+            self._request(prompt, self._inputs.params(params))
+            for prompt, params in zip(prompts, each, strict=True)
+        ]
+        engine = self._open_engine()
+        generations: list[Generation] = []
+        try:
+            for request in requests:
+                generations.append(engine.submit(request))
+            for generation in generations:
+                while engine.advance(generation):
+                    generation.increments.clear()
+            return [generation.output() for generation in generations]
+        finally:
+            for generation in generations:
+                engine.abort(generation)
+
+    def _chat_prompt(self, messages: Any, layout: Layout) -> Prompt:
+        """A conversation as a prompt; its text is what the model reads, control tokens shown."""
+        ids = self._conversations.token_ids(messages, layout)
+        checked = self._inputs.prompt(ids, parse_special=False)
+        text = self.tokenizer.decode(checked.token_ids, skip_special_tokens=False)
+        return Prompt(checked.token_ids, text)
+
+    def _request(self, prompt: Prompt, params: SamplingParams) -> Request:
+        number = next(self._requests)
+        # Numbered from 1: the first request does not use the engine's own seed.
+        seed = sample_seed(self._seed, number + 1) if params.seed is None else params.seed
+        room = self._inputs.room(prompt, params.max_tokens)
+        return Request(str(number), prompt.token_ids, params, seed, room, prompt.text)
+
+    def _open_engine(self) -> Engine:
+        if self._engine is None:
+            raise BadInput("this LLM is closed: make another one")
+        return self._engine
+
+
+def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
+    if unknown:
+        raise BadInput(f"LLM has no argument {', '.join(sorted(unknown))}: leave it out")
+
+
+def _refuse_unread(given: bool, what: str, use: str) -> None:
+    if given:
+        raise BadInput(f"{what} are for {use} alone: leave them out")
+
+
+def _refuse_later(
+    enable_prefix_caching: bool,
+    quantization: str | None,
+    speculative: Mapping[str, Any] | None,
+    threads: int | None,
+) -> None:
+    """What no backend here can honour must not be ignored."""
+    for name, value, neutral in (
+        ("enable_prefix_caching", enable_prefix_caching, False),
+        ("quantization", quantization, None),
+        ("speculative", speculative, None),
+    ):
+        if value is not neutral:
+            raise BadInput(f"{name}={value!r} is not implemented: leave it at {neutral!r}")
+    if threads is not None:
+        raise BadInput(
+            f"threads={threads!r}: the reference backend leaves threads to NumPy; leave it out and "
+            "set the environment variable OPENBLAS_NUM_THREADS instead"
+        )
+
+
+def _flag(name: str, value: bool) -> bool:
+    if not isinstance(value, bool):
+        raise BadInput(f"{name} must be True or False, not {value!r}")
+    return value
+
+
+def _bytes(name: str, value: int | None) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise BadInput(f"{name} must be a whole number of bytes, not {value!r}")
+    return value
+
+
+def _seed(value: int | None) -> int:
+    if value is None:
+        return secrets.randbits(64)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadInput(f"seed must be a whole number, not {value!r}")
+    return value % (1 << 64)

@@ -1,0 +1,104 @@
+"""From a path to an engine: what is opened, in which order, and what the user is told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.core.errors import PellucidError
+from pellucid.core.params import SamplingParams
+from pellucid.engine.defaults import default_params
+from pellucid.engine.memory import available_memory, in_words
+from pellucid.engine.sizing import Asked, describe, limits_for
+from pellucid.formats import Checkpoint, open_checkpoint
+from pellucid.models.registry import Model, load_model, read_spec
+from pellucid.ops import backend
+from pellucid.scheduling import Limits
+from pellucid.text import (
+    ChatTemplates,
+    Tokenizer,
+    folder_chat_templates,
+    gguf_chat_templates,
+)
+from pellucid.text.vocabulary import TokenKind
+
+logger = logging.getLogger("pellucid")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    model: Model
+    tokenizer: Tokenizer
+    templates: ChatTemplates
+    limits: Limits
+    defaults: SamplingParams
+
+
+def load(
+    path: Path,
+    backend_name: str,
+    asked: Asked,
+    kv_budget: int | None,
+    note: Callable[[str], None],
+) -> Loaded:
+    """Everything an engine is made of, from the model at `path`.
+
+    `kv_budget` bytes may go to the KV cache; None is half of the memory that the weights leave.
+    `note` is told in one line what was decided. Errors are those of the parts.
+    """
+    ops = backend(backend_name)
+    with open_checkpoint(path) as checkpoint:
+        _, spec = read_spec(checkpoint, asked.max_model_len)
+        weights = _weight_bytes(checkpoint)
+        free = available_memory()
+        if weights > free:
+            raise PellucidError(
+                f"{path}: its weights take {in_words(weights)} as float32 and "
+                f"{in_words(free)} of memory are free: close other programs or use a smaller model"
+            )
+        budget = (free - weights) // 2 if kv_budget is None else kv_budget
+        limits = limits_for(spec, asked, budget)
+        _say(note, f"weights: {in_words(weights)} as float32; {describe(spec, limits)}")
+        tokenizer, templates = _open_text(checkpoint)
+        defaults = default_params(checkpoint)
+        model = load_model(checkpoint, ops, context=limits.max_model_len)
+    return Loaded(model, tokenizer, templates, limits, defaults)
+
+
+def tokens_of(tokenizer: Tokenizer, vocab_size: int) -> NDArray[np.bool_]:
+    """Which rows of a model's table are tokens, bool [vocab_size].
+
+    Tables are padded past the tokenizer's last token, and a tokenizer may leave ids out. A GGUF
+    file gives such a row a name made of its number, but says that it is unused.
+    """
+    is_token = np.zeros(vocab_size, np.bool_)
+    is_token[: tokenizer.vocab_size] = True
+    names = tokenizer.vocabulary.tokens
+    for token in tokenizer.vocabulary.ids_of_kind(TokenKind.UNUSED):
+        if token < vocab_size and names[token] in ("", f"[PAD{token}]"):
+            is_token[token] = False
+    return is_token
+
+
+def _open_text(checkpoint: Checkpoint) -> tuple[Tokenizer, ChatTemplates]:
+    path = checkpoint.path
+    if checkpoint.kind == "gguf":
+        metadata = checkpoint.metadata
+        return Tokenizer.from_gguf(metadata, path), gguf_chat_templates(metadata, path)
+    folder = path if path.is_dir() else path.parent
+    return Tokenizer.from_folder(folder), folder_chat_templates(folder)
+
+
+def _weight_bytes(checkpoint: Checkpoint) -> int:
+    """What the weights take as float32."""
+    return sum(4 * int(np.prod(info.shape, dtype=object)) for info in checkpoint.tensors.values())
+
+
+def _say(note: Callable[[str], None], line: str) -> None:
+    logger.info(line)
+    note(line)

@@ -1,0 +1,24 @@
+"""Request: what one call asks of the engine for one prompt, checked and complete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pellucid.core.params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A prompt in tokens and how to go on from it.
+
+    `params` belong to the request alone. `seed` is the caller's, or one drawn for this request.
+    `max_tokens` is what each answer may have: `params.max_tokens`, or less where the context
+    ends before. `prompt` is the text it came from, if it came from one.
+    """
+
+    id: str
+    prompt_token_ids: tuple[int, ...]
+    params: SamplingParams
+    seed: int
+    max_tokens: int
+    prompt: str | None = None
