@@ -14,17 +14,24 @@ BACKENDS = ("reference", "native")
 __all__ = ["BACKENDS", "Ops", "backend"]
 
 
-def backend(name: str) -> Ops:
+def backend(name: str, *, threads: int | None = None, kv_dtype: str | None = None) -> Ops:
     """A fresh instance of the backend called `name`.
 
-    Raises `BadInput` for a name that is not in `BACKENDS`.
+    `threads` compute a step (default: the cores available to the process); `kv_dtype` is how keys
+    and values are kept: "f16" (the default) or "f32" on `native`, always "f32" on `reference`.
+
+    Raises `BadInput` for a name that is not in `BACKENDS`, or an option that the backend lacks.
     """
     if name == "reference":
         from pellucid.ops.reference import ReferenceOps
 
+        if threads is not None:
+            raise BadInput("threads: the reference backend has none to set; leave it out")
+        if kv_dtype not in (None, "f32"):
+            raise BadInput(f"kv_dtype {kv_dtype!r}: the reference backend keeps f32 alone")
         return ReferenceOps()
     if name == "native":
         from pellucid.ops.native import NativeOps
 
-        return NativeOps()
+        return NativeOps(threads=threads, kv_dtype=kv_dtype or "f16")
     raise BadInput(f"backend {name!r} is unknown: choose one of {', '.join(BACKENDS)}")

@@ -47,6 +47,7 @@ class Ops(ABC):
     """One backend: prepares weights and caches, and runs the operations."""
 
     name: str
+    kv_dtype: str  # how keys and values are kept: a name of pellucid.costs.KV_DTYPES
 
     # Before a forward pass
 

@@ -71,12 +71,13 @@ class NativeOps(Ops):
             _native.program.Program(self._pool, simd)  # the instruction set is checked here
         except ValueError as error:
             raise BadInput(str(error)) from error
+        self._arena = _native.matmul.Arena()
         self._graph: Graph | None = None
 
     # Before a forward pass
 
     def load(self, tensor: HostTensor) -> NativeWeight:
-        return NativeWeight(tensor, self.simd)
+        return NativeWeight(tensor, self.simd, self._arena)
 
     def new_cache(self, spec: ModelSpec, n_pages: int, page_size: int) -> Any:
         """A `_native.program.KvCache`. Raises `ValueError` naming a size that cannot be: pages

@@ -32,15 +32,17 @@ NATIVE_TYPES = _FLOATS | {
 class NativeWeight:
     """One tensor of a model. Nothing is prepared before it is asked for.
 
+    `arena` is a `_native.matmul.Arena`, the memory that packed weights share.
     `stored_as` is the type the kernels compute with, which differs from the file's when that has
     no kernels.
     """
 
-    def __init__(self, host: HostTensor, simd: str) -> None:
+    def __init__(self, host: HostTensor, simd: str, arena: Any) -> None:
         self.name = host.name
         self.shape = host.shape
         self._host = host
         self._simd = simd
+        self._arena = arena
         self._packed: list[Any] = []
         self.stored_as = host.type
 
@@ -77,7 +79,8 @@ class NativeWeight:
             size = byte_count(type, (out, features))
             parts = [data[i * size : (i + 1) * size] for i in range(n)]
             self._packed = [
-                _native.matmul.pack(int(type), part, out, features, self._simd) for part in parts
+                _native.matmul.pack(int(type), part, out, features, self._simd, self._arena)
+                for part in parts
             ]
             if self._host.release is not None:
                 self._host.release()

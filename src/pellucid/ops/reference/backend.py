@@ -27,6 +27,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float32])
 
 class ReferenceOps(Ops):
     name = "reference"
+    kv_dtype = "f32"
 
     def load(self, tensor: HostTensor) -> Float32:
         return dequantize(tensor.data, tensor.type, tensor.shape)
