@@ -5,7 +5,7 @@ from __future__ import annotations
 from pellucid.core.errors import BadInput
 from pellucid.core.spec import LayerSpec, ModelSpec
 
-KV_DTYPES = {"f32": 4}  # name: bytes of one element
+KV_DTYPES = {"f32": 4, "f16": 2}  # name: bytes of one element
 
 
 def kv_bytes_per_token_of_layer(layer: LayerSpec, dtype: str = "f32") -> int:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pellucid.core.errors import PellucidError
+from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.outputs import TokenChoice
 from pellucid.core.plan import Plan, Span
 from pellucid.engine.answer import Answer
@@ -64,7 +64,7 @@ class Engine:
         self.model = model
         self.tokenizer = tokenizer
         self.scheduler = Scheduler(limits)
-        self._cache = model.ops.new_cache(model.spec, limits.n_pages, limits.page_size)
+        self._cache = _new_cache(model, limits)
         self._sampler = sampler
         self._jobs: dict[int, _Job] = {}
         self._scorings: dict[int, _Scoring] = {}
@@ -202,3 +202,15 @@ class Engine:
         for job in list(self._jobs.values()):
             job.generation.error = PellucidError("interrupted in the middle of a step: ask again")
             self.abort(job.generation)
+
+
+def _new_cache(model: Model, limits: Limits) -> object:
+    try:
+        return model.ops.new_cache(model.spec, limits.n_pages, limits.page_size)
+    except ValueError as error:  # pages of a size that this backend cannot lay out
+        raise BadInput(f"page_size {limits.page_size}: {error}") from error
+    except MemoryError as error:
+        raise PellucidError(
+            f"the system gives no memory for {limits.n_pages} pages of KV cache: lower "
+            "kv_cache_memory_bytes, max_model_len or max_num_seqs"
+        ) from error

@@ -30,6 +30,7 @@ from pellucid.engine.request import Request
 from pellucid.engine.sizing import Asked
 from pellucid.engine.stream import Stream
 from pellucid.hub import DEFAULT_MODEL, Progress, SilentProgress, resolve
+from pellucid.ops import backend as make_ops
 from pellucid.sampling import Sampler, sample_seed
 from pellucid.text import Tokenizer
 
@@ -37,17 +38,18 @@ from pellucid.text import Tokenizer
 class LLM:
     """A model ready to answer.
 
-    model: a `.gguf` file, a folder with safetensors, a hub id or a short name. backend:
-    "reference". max_model_len: positions of one sequence, prompt and answer together; None is the
-    model's own context, cut to what the KV pool can hold. max_num_seqs: answers that run at once.
-    max_num_batched_tokens: positions of one step; longer prompts go in chunks. page_size:
-    positions of a KV page. kv_cache: False computes every sequence anew for each token, the naive
-    loop. kv_cache_memory_bytes: what the KV pool may take; None is half of the memory that the
-    weights leave. offline: never fetch. seed: makes requests without a seed repeatable. progress:
-    told what is fetched, loaded and decided.
+    model: a `.gguf` file, a folder with safetensors, a hub id or a short name. backend: one of
+    `pellucid.ops.BACKENDS`. max_model_len: positions of one sequence, prompt and answer together;
+    None is the model's own context, cut to what the KV pool can hold. max_num_seqs: answers that
+    run at once. max_num_batched_tokens: positions of one step; longer prompts go in chunks.
+    page_size: positions of a KV page. kv_cache: False computes every sequence anew for each
+    token, the naive loop. kv_cache_memory_bytes: what the KV pool may take; None is half of the
+    memory that the weights leave. kv_cache_dtype, threads: None is the backend's choice. offline:
+    never fetch. seed: makes requests without a seed repeatable. progress: told what is fetched,
+    loaded and decided.
 
-    `enable_prefix_caching`, `kv_cache_dtype`, `quantization`, `speculative` and `threads` take
-    only the values that mean what happens anyway.
+    `enable_prefix_caching`, `quantization` and `speculative` take only the value that means what
+    happens anyway.
 
     Raises `BadInput` (or a subclass) for an argument or a model that cannot be honoured,
     `FetchError` when the model cannot be fetched.
@@ -64,7 +66,7 @@ class LLM:
         page_size: int = 16,
         kv_cache: bool = True,
         kv_cache_memory_bytes: int | None = None,
-        kv_cache_dtype: str = "f32",
+        kv_cache_dtype: str | None = None,
         enable_prefix_caching: bool = False,
         quantization: str | None = None,
         speculative: Mapping[str, Any] | None = None,
@@ -75,21 +77,21 @@ class LLM:
         **unknown: Any,
     ) -> None:
         _refuse_unknown(unknown)
-        _refuse_later(enable_prefix_caching, quantization, speculative, threads)
+        _refuse_later(enable_prefix_caching, quantization, speculative)
         asked = Asked(
             max_model_len,
             max_num_seqs,
             max_num_batched_tokens,
             page_size,
             _flag("kv_cache", kv_cache),
-            kv_cache_dtype,
         )
         asked.check()
-        budget = _bytes("kv_cache_memory_bytes", kv_cache_memory_bytes)
+        budget = _count("kv_cache_memory_bytes", kv_cache_memory_bytes)
         self._seed = _seed(seed)
         progress = progress or SilentProgress()
         self.model_path = resolve(model, offline=offline, progress=progress)
-        loaded = load(self.model_path, backend, asked, budget, progress.note)
+        ops = make_ops(backend, threads=_count("threads", threads), kv_dtype=kv_cache_dtype)
+        loaded = load(self.model_path, ops, asked, budget, progress.note)
         self.tokenizer: Tokenizer = loaded.tokenizer
         self.spec: ModelSpec = loaded.model.spec
         self.max_model_len: int = loaded.limits.max_model_len
@@ -265,7 +267,6 @@ def _refuse_later(
     enable_prefix_caching: bool,
     quantization: str | None,
     speculative: Mapping[str, Any] | None,
-    threads: int | None,
 ) -> None:
     """What no backend here can honour must not be ignored."""
     for name, value, neutral in (
@@ -275,11 +276,6 @@ def _refuse_later(
     ):
         if value is not neutral:
             raise BadInput(f"{name}={value!r} is not implemented: leave it at {neutral!r}")
-    if threads is not None:
-        raise BadInput(
-            f"threads={threads!r}: the reference backend leaves threads to NumPy; leave it out and "
-            "set the environment variable OPENBLAS_NUM_THREADS instead"
-        )
 
 
 def _flag(name: str, value: bool) -> bool:
@@ -288,9 +284,9 @@ def _flag(name: str, value: bool) -> bool:
     return value
 
 
-def _bytes(name: str, value: int | None) -> int | None:
+def _count(name: str, value: int | None) -> int | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise BadInput(f"{name} must be a whole number of bytes, not {value!r}")
+        raise BadInput(f"{name} must be a whole number from 1, not {value!r}")
     return value
 
 

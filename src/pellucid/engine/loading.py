@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from pellucid.engine.memory import available_memory, in_words
 from pellucid.engine.sizing import Asked, describe, limits_for
 from pellucid.formats import Checkpoint, open_checkpoint
 from pellucid.models.registry import Model, load_model, read_spec
-from pellucid.ops import backend
+from pellucid.ops import Ops
 from pellucid.scheduling import Limits
 from pellucid.text import (
     ChatTemplates,
@@ -41,29 +42,28 @@ class Loaded:
 
 def load(
     path: Path,
-    backend_name: str,
+    ops: Ops,
     asked: Asked,
     kv_budget: int | None,
     note: Callable[[str], None],
 ) -> Loaded:
-    """Everything an engine is made of, from the model at `path`.
+    """Everything an engine is made of, from the model at `path`, its weights prepared by `ops`.
 
     `kv_budget` bytes may go to the KV cache; None is half of the memory that the weights leave.
     `note` is told in one line what was decided. Errors are those of the parts.
     """
-    ops = backend(backend_name)
     with open_checkpoint(path) as checkpoint:
         _, spec = read_spec(checkpoint, asked.max_model_len)
-        weights = _weight_bytes(checkpoint)
+        weights, form = _weights_in_memory(checkpoint, ops)
         free = available_memory()
         if weights > free:
             raise PellucidError(
-                f"{path}: its weights take {in_words(weights)} as float32 and "
-                f"{in_words(free)} of memory are free: close other programs or use a smaller model"
+                f"{path}: its weights take {in_words(weights)} {form} and {in_words(free)} of "
+                "memory are free: close other programs or use a smaller model"
             )
         budget = (free - weights) // 2 if kv_budget is None else kv_budget
-        limits = limits_for(spec, asked, budget)
-        _say(note, f"weights: {in_words(weights)} as float32; {describe(spec, limits)}")
+        limits = limits_for(spec, asked, budget, ops.kv_dtype)
+        _say(note, f"weights: {in_words(weights)} {form}; {describe(spec, limits, ops.kv_dtype)}")
         tokenizer, templates = _open_text(checkpoint)
         defaults = default_params(checkpoint)
         model = load_model(checkpoint, ops, context=limits.max_model_len)
@@ -94,9 +94,12 @@ def _open_text(checkpoint: Checkpoint) -> tuple[Tokenizer, ChatTemplates]:
     return Tokenizer.from_folder(folder), folder_chat_templates(folder)
 
 
-def _weight_bytes(checkpoint: Checkpoint) -> int:
-    """What the weights take as float32."""
-    return sum(4 * int(np.prod(info.shape, dtype=object)) for info in checkpoint.tensors.values())
+def _weights_in_memory(checkpoint: Checkpoint, ops: Ops) -> tuple[int, str]:
+    """Bytes that the weights take, and in which form."""
+    tensors = checkpoint.tensors.values()
+    if ops.name == "reference":
+        return sum(4 * math.prod(info.shape) for info in tensors), "as float32"
+    return sum(info.nbytes for info in tensors), "as stored"
 
 
 def _say(note: Callable[[str], None], line: str) -> None:

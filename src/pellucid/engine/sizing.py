@@ -23,7 +23,6 @@ class Asked:
     max_num_batched_tokens: int | None = None
     page_size: int = 16
     kv_cache: bool = True
-    kv_cache_dtype: str = "f32"
 
     def check(self) -> None:
         """Raises `BadInput` naming a count that is none."""
@@ -35,8 +34,8 @@ class Asked:
                 raise BadInput(f"{name} must be a whole number from 1, not {value!r}")
 
 
-def limits_for(spec: ModelSpec, asked: Asked, kv_budget: int) -> Limits:
-    """Limits whose KV pool takes at most `kv_budget` bytes.
+def limits_for(spec: ModelSpec, asked: Asked, kv_budget: int, kv_dtype: str) -> Limits:
+    """Limits whose KV pool takes at most `kv_budget` bytes, elements being `kv_dtype`.
 
     The pool has pages for `max_num_seqs` sequences of `max_model_len`, or as many as the budget
     buys. A context that was not asked for is the model's own, cut to what the pool holds. Raises
@@ -49,7 +48,7 @@ def limits_for(spec: ModelSpec, asked: Asked, kv_budget: int) -> Limits:
             f"max_model_len {asked.max_model_len} is above the {spec.context_length} positions "
             "that the model was made for: lower it"
         )
-    page_bytes = asked.page_size * kv_bytes_per_token(spec, asked.kv_cache_dtype)
+    page_bytes = asked.page_size * kv_bytes_per_token(spec, kv_dtype)
     affordable = kv_budget // page_bytes
     length = asked.max_model_len or min(spec.context_length, affordable * asked.page_size)
     needed = pages_for(max(length, 2), asked.page_size)
@@ -65,12 +64,12 @@ def limits_for(spec: ModelSpec, asked: Asked, kv_budget: int) -> Limits:
     return Limits(length, n_seqs, batched, n_pages, asked.page_size, asked.kv_cache)
 
 
-def describe(spec: ModelSpec, limits: Limits, kv_dtype: str = "f32") -> str:
+def describe(spec: ModelSpec, limits: Limits, kv_dtype: str) -> str:
     """One line about what the pool takes, and why the context is what it is."""
     page_bytes = limits.page_size * kv_bytes_per_token(spec, kv_dtype)
     line = (
         f"KV cache: up to {in_words(limits.n_pages * page_bytes)} in {limits.n_pages} pages of "
-        f"{limits.page_size} positions; context {limits.max_model_len}"
+        f"{limits.page_size} positions ({kv_dtype}); context {limits.max_model_len}"
     )
     if limits.max_model_len < spec.context_length:
         line += f" of the model's {spec.context_length}"

@@ -27,6 +27,7 @@ SMOLLM2 = ModelSpec(
 def test_smollm2_by_hand() -> None:
     assert kv_bytes_per_token_of_layer(LAYER) == 2 * 3 * 64 * 4
     assert kv_bytes_per_token(SMOLLM2) == 30 * 1536
+    assert kv_bytes_per_token(SMOLLM2, "f16") == 30 * 768
 
 
 def test_an_unknown_dtype_is_refused_by_name() -> None:
