@@ -24,8 +24,8 @@ export MODEL PROMPT PYTHON
 # A change to these needs the native code built, or dependencies installed, again. Python sources are
 # read in place.
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find native -type f 2>/dev/null)
-# One line to copy: wheels are cached by pip, so a second environment is quick.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+REQUIREMENTS := $(BIN)/python tools/requirements.py
 
 .PHONY: help run install lint test test-python test-native test-model clean
 
@@ -38,15 +38,20 @@ $(VENV)/made:
 	"$$python" -m venv --clear $(VENV)
 	@touch $@
 
+# What builds lies in the environment itself, not in one that pip makes anew each time: so that a change
+# to one native file compiles one file.
 $(VENV)/installed: $(VENV)/made $(BUILD_INPUTS)
 	@sh tools/find-compiler.sh
-	@echo "Building the native code and installing Pellucid (about a minute the first time)"
-	@$(INSTALL) .
+	@echo "Building the native code and installing Pellucid (a minute or two the first time)"
+	@$(REQUIREMENTS) build > $(VENV)/requirements-build.txt
+	@$(PIP_INSTALL) -r $(VENV)/requirements-build.txt
+	@$(PIP_INSTALL) --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/installed-test: $(VENV)/installed
+$(VENV)/installed-test: pyproject.toml | $(VENV)/installed
 	@echo "Installing what the tests need (PyTorch among it: several minutes the first time)"
-	@$(INSTALL) '.[test]'
+	@$(REQUIREMENTS) test > $(VENV)/requirements-test.txt
+	@$(PIP_INSTALL) -r $(VENV)/requirements-test.txt
 	@touch $@
 
 install: $(VENV)/installed
@@ -54,7 +59,7 @@ install: $(VENV)/installed
 run: $(VENV)/installed
 	@$(BIN)/pellucid run --model "$$MODEL" -- "$$PROMPT"
 
-lint: $(VENV)/installed-test
+lint: $(VENV)/installed $(VENV)/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -63,7 +68,7 @@ lint: $(VENV)/installed-test
 test: lint
 	$(BIN)/pytest -n $(JOBS) $(PYTEST_ARGS)
 
-test-python test-native test-model: test-%: $(VENV)/installed-test
+test-python test-native test-model: test-%: $(VENV)/installed $(VENV)/installed-test
 	$(BIN)/pytest -n $(JOBS) tests/$* $(PYTEST_ARGS)
 
 clean:
