@@ -56,7 +56,8 @@ std::vector<uint8_t> random_weight(const matmul::Layout& layout, int64_t n, int6
 std::vector<float> product(const matmul::Layout& layout, const std::vector<uint8_t>& raw, int64_t n,
                            int64_t k, const std::vector<float>& x, const std::vector<float>& bias,
                            std::vector<float> out, Simd simd) {
-  const auto weight = pack_weight(layout.type, raw.data(), n, k, simd);
+  WeightArena arena;
+  const auto weight = pack_weight(layout.type, raw.data(), n, k, simd, arena);
   const auto rows = static_cast<int64_t>(x.size()) / k;
   std::vector<ActivationBlock> blocks(static_cast<size_t>(rows * (k / kBlock)));
   for (int64_t r = 0; r < rows && !layout.is_float(); ++r)

@@ -20,7 +20,7 @@ SOURCES = [
     ROOT / "tests/native/matmul_check.cpp",
     NATIVE / "machine.cpp",
     NATIVE / "kernels/dispatch.cpp",
-    *(NATIVE / "kernels/matmul" / f"{name}.cpp" for name in ("weight", "pack", "layout")),
+    *(NATIVE / "kernels/matmul" / f"{name}.cpp" for name in ("arena", "weight", "pack", "layout")),
     NATIVE / "kernels/matmul/matmul_generic.cpp",
 ]
 NEON = NATIVE / "kernels/matmul/matmul_neondot.cpp"

@@ -254,6 +254,19 @@ def test_touches_only_the_outputs_of_its_groups(simd: str) -> None:
         assert (out[:, touched] != 7.0).all()
 
 
+def test_weights_of_an_arena_outlive_it() -> None:
+    rng = np.random.default_rng(13)
+    arena = matmul.Arena()
+    raws = [random_raw(rng, TensorType.F32, 2048, 1024) for _ in range(5)]  # 40 MB: two pieces
+    weights = [matmul.pack(0, raw, 2048, 1024, "", arena) for raw in raws]
+    del arena
+    x = random_rows(rng, 1, 1024)
+    for raw, weight in zip(raws, weights, strict=True):
+        out = np.zeros((1, 2048), np.float32)
+        weight.multiply(x, out)
+        assert_same_bits(out, Product(TensorType.F32, 2048, 1024, raw, SIMD[-1])(x))
+
+
 # Extremes.
 
 

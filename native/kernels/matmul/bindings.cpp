@@ -49,7 +49,7 @@ class QuantizedRows {
 };
 
 std::unique_ptr<PackedWeight> pack(int type, const Bytes& raw, int64_t n_out, int64_t k,
-                                   const std::string& simd) {
+                                   const std::string& simd, WeightArena* arena) {
   const auto* layout = matmul::find_layout(static_cast<TensorType>(type));
   // The byte count first: `pack_weight` trusts it.
   if (layout && n_out > 0 && k > 0 && k % layout->raw_elements == 0) {
@@ -59,7 +59,10 @@ std::unique_ptr<PackedWeight> pack(int type, const Bytes& raw, int64_t n_out, in
                                   std::to_string(n_out) + " x " + std::to_string(k) + " values of " +
                                   matmul::type_name(layout->type) + " do not");
   }
-  return pack_weight(static_cast<TensorType>(type), raw.data(), n_out, k, simd_named(simd));
+  const Simd chosen = simd_named(simd);
+  WeightArena own(0);  // no larger than the weight
+  nb::gil_scoped_release release;
+  return pack_weight(static_cast<TensorType>(type), raw.data(), n_out, k, chosen, arena ? *arena : own);
 }
 
 Activations view_of(nb::handle x) {
@@ -116,6 +119,7 @@ std::vector<double> time_reads(int64_t bytes, int threads, int passes) {
 
 void bind_matmul(nb::module_& parent) {
   nb::module_ m = parent.def_submodule("matmul", "Packed weights times rows of activations.");
+  nb::class_<WeightArena>(m, "Arena", "Memory that weights share, in large pages.").def(nb::init<>());
   nb::class_<QuantizedRows>(m, "QuantizedRows",
                             "float32 [rows, k] as int8 in blocks of 32, a scale for each.")
       .def(nb::init<const Rows&, const std::string&>(), nb::arg("x"), nb::arg("simd") = "")
@@ -133,7 +137,8 @@ void bind_matmul(nb::module_& parent) {
            nb::arg("add") = false, nb::arg("group_begin") = 0, nb::arg("group_end") = -1,
            "out[r, o] = sum_k x[r, k] W[o, k] (+ bias[o]) (+ out[r, o]) for the outputs of groups.");
   m.def("pack", &pack, nb::arg("type"), nb::arg("raw"), nb::arg("n_out"), nb::arg("k"),
-        nb::arg("simd") = "", "Packs the rows of a tensor of a GGUF type; `raw` is uint8 [bytes].");
+        nb::arg("simd") = "", nb::arg("arena").none() = nb::none(),
+        "Packs the rows of a tensor of a GGUF type; `raw` is uint8 [bytes].");
   m.def("time_products", &time_products, nb::arg("weights"), nb::arg("x"), nb::arg("threads"),
         nb::arg("passes"), "Seconds of each pass over the weights.");
   m.def("time_reads", &time_reads, nb::arg("bytes"), nb::arg("threads"), nb::arg("passes"),

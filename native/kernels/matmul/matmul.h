@@ -16,6 +16,7 @@
 #include <memory>
 
 #include "kernels/dispatch.h"
+#include "kernels/matmul/arena.h"
 
 namespace pellucid {
 
@@ -79,13 +80,11 @@ class PackedWeight {
                         int64_t group_begin, int64_t group_end) const = 0;
 };
 
-// Packs n_out rows of `type` blocks, read from `raw` (no alignment needed) once and not kept.
-// Throws std::invalid_argument naming the dimension when k is no multiple of the block, or when the
-// type has no kernels.
+// Packs n_out rows of `type` blocks, read from `raw` (no alignment needed) once and not kept; the
+// weight lies in memory of `arena`, which it keeps alive. Throws std::invalid_argument naming the
+// dimension when k is no multiple of the block, or when the type has no kernels.
 std::unique_ptr<PackedWeight> pack_weight(TensorType type, const uint8_t* raw, int64_t n_out,
-                                          int64_t k);
-std::unique_ptr<PackedWeight> pack_weight(TensorType type, const uint8_t* raw, int64_t n_out,
-                                          int64_t k, Simd simd);
+                                          int64_t k, Simd simd, WeightArena& arena);
 
 // Whether `pack_weight` takes this type.
 bool can_pack(TensorType type);
@@ -93,7 +92,6 @@ bool can_pack(TensorType type);
 // The k / 32 blocks of one row of k values (k a multiple of 32): scale = max|x| / 127 by block,
 // q = round(x / scale), half to even. A block whose largest magnitude is below 2^-100 is all zero.
 // One that holds an infinity or NaN has scale NaN, which makes that row's outputs NaN, no other's.
-void quantize_row(const float* x, int64_t k, ActivationBlock* blocks);
 void quantize_row(const float* x, int64_t k, ActivationBlock* blocks, Simd simd);
 
 }  // namespace pellucid

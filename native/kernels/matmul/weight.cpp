@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -26,7 +24,8 @@ constexpr int64_t kStripBytes = 512 * 1024;
 
 class LaidOutWeight final : public PackedWeight {
  public:
-  LaidOutWeight(const Layout& layout, const uint8_t* raw, int64_t n_out_, int64_t k_, Simd simd_)
+  LaidOutWeight(const Layout& layout, const uint8_t* raw, int64_t n_out_, int64_t k_, Simd simd_,
+                WeightArena& arena)
       : layout_(layout), kernels_(kernel_set(simd_).kernels(layout.type)) {
     n_out = n_out_;
     k = k_;
@@ -35,8 +34,7 @@ class LaidOutWeight final : public PackedWeight {
     simd = simd_;
     group = kLanes;
     group_bytes_ = layout.group_bytes(k);
-    data_.reset(static_cast<uint8_t*>(::operator new(bytes(), std::align_val_t{64})));
-    std::memset(data_.get(), 0, bytes());
+    data_ = arena.allocate(bytes());
     for (int64_t g = 0; g < n_groups(); ++g)
       pack_group(layout, raw, n_out, k, g, data_.get() + g * group_bytes_);
   }
@@ -57,10 +55,6 @@ class LaidOutWeight final : public PackedWeight {
   }
 
  private:
-  struct Free {
-    void operator()(uint8_t* p) const { ::operator delete(p, std::align_val_t{64}); }
-  };
-
   void check(const Activations& x, int64_t ldo, int64_t group_begin, int64_t group_end) const {
     if (x.k != k)
       refuse("activations have k = " + std::to_string(x.k) + ", the weight k = " + std::to_string(k));
@@ -101,7 +95,7 @@ class LaidOutWeight final : public PackedWeight {
   Layout layout_;
   TypeKernels kernels_;
   int64_t group_bytes_ = 0;
-  std::unique_ptr<uint8_t, Free> data_;
+  std::shared_ptr<uint8_t> data_;
 };
 
 }  // namespace
@@ -123,12 +117,7 @@ const KernelSet& kernel_set(Simd simd) {
 bool can_pack(TensorType type) { return matmul::find_layout(type) != nullptr; }
 
 std::unique_ptr<PackedWeight> pack_weight(TensorType type, const uint8_t* raw, int64_t n_out,
-                                          int64_t k) {
-  return pack_weight(type, raw, n_out, k, simd_chosen());
-}
-
-std::unique_ptr<PackedWeight> pack_weight(TensorType type, const uint8_t* raw, int64_t n_out,
-                                          int64_t k, Simd simd) {
+                                          int64_t k, Simd simd, WeightArena& arena) {
   const matmul::Layout* layout = matmul::find_layout(type);
   if (!layout)
     matmul::refuse("no kernels for weights of type " + std::to_string(static_cast<int>(type)));
@@ -138,11 +127,7 @@ std::unique_ptr<PackedWeight> pack_weight(TensorType type, const uint8_t* raw, i
                    std::to_string(layout->raw_elements) + " values in a block of " +
                    matmul::type_name(type));
   if (n_out > INT64_MAX / 64 / k) throw std::bad_alloc();
-  return std::make_unique<matmul::LaidOutWeight>(*layout, raw, n_out, k, simd);
-}
-
-void quantize_row(const float* x, int64_t k, ActivationBlock* blocks) {
-  quantize_row(x, k, blocks, simd_chosen());
+  return std::make_unique<matmul::LaidOutWeight>(*layout, raw, n_out, k, simd, arena);
 }
 
 void quantize_row(const float* x, int64_t k, ActivationBlock* blocks, Simd simd) {

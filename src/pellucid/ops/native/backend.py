@@ -203,6 +203,10 @@ class CompiledForward:
         """Barriers of the threads in one step."""
         return int(self._program.n_stages)
 
+    def stage_times(self) -> list[tuple[str, float]]:
+        """Name and seconds of each stage of the last step, in their order."""
+        return list(zip(self._program.stage_names, self._program.stage_seconds, strict=True))
+
     def __call__(self, step: Step) -> Float32:
         """The output's values, float32 [rows, features].
 
