@@ -13,20 +13,28 @@ if TYPE_CHECKING:
     from pellucid.text.chat_sources import folder_chat_templates as folder_chat_templates
     from pellucid.text.chat_sources import gguf_chat_templates as gguf_chat_templates
     from pellucid.text.detokenizer import Detokenizer as Detokenizer
+    from pellucid.text.merge_steps import MergedPiece as MergedPiece
+    from pellucid.text.merge_steps import MergeStep as MergeStep
     from pellucid.text.stops import StopMatcher as StopMatcher
     from pellucid.text.tokenizer import Piece as Piece
     from pellucid.text.tokenizer import Tokenizer as Tokenizer
+    from pellucid.text.train import LearntVocabulary as LearntVocabulary
+    from pellucid.text.train import train_bpe as train_bpe
 
 _HOMES = {
     "ChatTemplate": "chat",
     "ChatTemplates": "chat_sources",
     "Detokenizer": "detokenizer",
+    "LearntVocabulary": "train",
+    "MergeStep": "merge_steps",
+    "MergedPiece": "merge_steps",
     "Piece": "tokenizer",
     "StopMatcher": "stops",
     "Tokenizer": "tokenizer",
     "encode_chat": "chat_encode",
     "folder_chat_templates": "chat_sources",
     "gguf_chat_templates": "chat_sources",
+    "train_bpe": "train",
 }
 __all__ = sorted(_HOMES)
 

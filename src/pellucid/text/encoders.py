@@ -24,8 +24,8 @@ class LibraryEncoder:
     two differ (a space put before the first word only)."""
 
     def __init__(self, first: Library, later: Library | None = None) -> None:
-        self._first = first
-        self._later = later or first
+        self.library = first
+        self.later = later or first
 
     def ids(self, text: str, at_start: bool) -> list[int]:
         return self._encode(text, at_start).ids  # type: ignore[no-any-return]
@@ -35,7 +35,7 @@ class LibraryEncoder:
         return encoding.ids, encoding.offsets
 
     def _encode(self, text: str, at_start: bool):  # type: ignore[no-untyped-def]
-        library = self._first if at_start else self._later
+        library = self.library if at_start else self.later
         try:
             return library.encode(text, add_special_tokens=False)
         except Exception as error:

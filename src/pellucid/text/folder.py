@@ -7,7 +7,7 @@ shipped. Decoding is ours, from each token's bytes; it follows the decoder the f
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,10 +18,11 @@ from tokenizers.decoders import Decoder
 from tokenizers.pre_tokenizers import PreTokenizer
 
 from pellucid.core.errors import BadInput, FormatError, UnsupportedError
-from pellucid.text.added import AddedToken
+from pellucid.text.added import AddedToken, AddedTokens
 from pellucid.text.config_files import MAX_TOKENIZER_BYTES, read_object, read_text
 from pellucid.text.encoders import LibraryEncoder
 from pellucid.text.gguf_vocab import MAX_TOKENS
+from pellucid.text.merge_steps import Merger, library_merger
 from pellucid.text.special_names import end_names
 from pellucid.text.vocabulary import SPACE_MARK, Spelling, TokenKind, Vocabulary, byte_value
 
@@ -32,7 +33,7 @@ _FILE: Final = "tokenizer.json"
 class FolderTokenizer:
     vocabulary: Vocabulary
     encoder: LibraryEncoder
-    library: Library
+    make_merger: Callable[[], Merger]
     bos_id: int | None
     eos_ids: tuple[int, ...]
     prefix_ids: tuple[int, ...]
@@ -65,10 +66,14 @@ def read_folder(path: str | Path) -> FolderTokenizer:
         suffix = (eos,) if config.get("add_eos_token") and eos is not None else ()
     if bos is None and prefix:
         bos = prefix[0]
+    later = _without_first_space(library)
+    user_defined = AddedTokens(
+        _added(index, token) for index, token in added.items() if not token.special
+    )
     return FolderTokenizer(
         vocabulary=vocabulary,
-        encoder=LibraryEncoder(library, _without_first_space(library)),
-        library=library,
+        encoder=LibraryEncoder(library, later),
+        make_merger=lambda: library_merger(library, later, vocabulary, user_defined),
         bos_id=bos,
         eos_ids=_end_ids(folder, eos, vocabulary),
         prefix_ids=prefix,

@@ -7,9 +7,10 @@ import re
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Library
 
-from pellucid.core.errors import FormatError
+from pellucid.core.errors import BadInput, FormatError
 from pellucid.text.encoders import Encoder, LibraryEncoder
 from pellucid.text.gguf_vocab import PREFIX, GgufTokenizer
+from pellucid.text.merge_steps import Merger, RankMerger, ScoreMerger
 from pellucid.text.pieces import ScoreEncoder, ranked_merges, ranks_express
 from pellucid.text.pretokenizers import Cut, PreTokenizer
 from pellucid.text.vocabulary import SPACE_MARK, TokenKind, byte_value
@@ -24,6 +25,28 @@ def build_encoder(source: GgufTokenizer) -> Encoder:
     return _score_encoder(source)
 
 
+def build_merger(source: GgufTokenizer, encoder: Encoder) -> Merger:
+    """Raises `BadInput` when the vocabulary's model does not merge."""
+    if source.rule is not None and isinstance(encoder, LibraryEncoder):
+        tokens = _text_tokens(source)
+        return RankMerger(
+            encoder.library,
+            [(left, right) for left, right in _split_merges(source) if left + right in tokens],
+            source.vocabulary,
+            source.rule.ignore_merges,
+        )
+    if source.model == "t5":
+        raise BadInput(
+            "this tokenizer does not merge pairs: it is a unigram model, which chooses the "
+            "likeliest pieces"
+        )
+    return ScoreMerger(piece_scores(source), source.vocabulary, source.add_space_prefix)
+
+
+def _split_merges(source: GgufTokenizer) -> list[tuple[str, str]]:
+    return [(left, right) for left, _, right in (m.partition(" ") for m in source.merges)]
+
+
 def _text_tokens(source: GgufTokenizer) -> dict[str, int]:
     """Tokens that text may become: control tokens are not among them, whatever merges say."""
     vocabulary = source.vocabulary
@@ -35,9 +58,8 @@ def _text_tokens(source: GgufTokenizer) -> dict[str, int]:
 
 def _rank_encoder(source: GgufTokenizer, rule: PreTokenizer) -> Encoder:
     tokens = _text_tokens(source)
-    merges = [tuple(merge.split(" ", 1)) for merge in source.merges]
     try:
-        model = _bpe(tokens, merges, rule)
+        model = _bpe(tokens, _split_merges(source), rule)
     except Exception:
         model = _bpe(tokens, _usable_merges(source, tokens), rule)
     library = Library(model)

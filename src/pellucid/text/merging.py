@@ -17,7 +17,7 @@ Priority = Callable[[str, str], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """`left` and `right` became one. `position` is the index of `left` among the symbols then;
+    """`left` and `right` became one. `position` is where `left` begins, among the symbols given;
     `priority` is what put it next: a rank, or a negated score."""
 
     left: str
@@ -48,8 +48,7 @@ def merge_symbols(
         if not texts[left] or not texts[right] or texts[left] + texts[right] != merged:
             continue  # one of them has been merged since
         if trace is not None:
-            position = sum(1 for text in texts[:left] if text)
-            trace.append(Merge(texts[left], texts[right], found, position))
+            trace.append(Merge(texts[left], texts[right], found, left))
         texts[left], texts[right] = merged, ""
         following[left] = following[right]
         if following[right] >= 0:

@@ -45,12 +45,23 @@ def score_priority(scores: Scores) -> Priority:
     return priority
 
 
-class ScoreEncoder:
-    """Merges by score in Python, for vocabularies that ranks cannot express.
+class Segmenter:
+    """Cuts a text wherever no token spans the two neighbours: the stretches, mostly words, merge
+    apart from each other, whatever the scores."""
 
-    The text is first cut wherever no token spans the two neighbours, which changes nothing and
-    lets the segments, mostly words, be remembered.
-    """
+    def __init__(self, scores: Scores) -> None:
+        self._pairs = {token[i : i + 2] for token in scores for i in range(len(token) - 1)}
+
+    def cut(self, text: str) -> list[str]:
+        if not text:
+            return []
+        cuts = [i for i in range(1, len(text)) if text[i - 1 : i + 1] not in self._pairs]
+        return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+
+class ScoreEncoder:
+    """Merges by score in Python, for vocabularies that ranks cannot express. Segments are
+    remembered."""
 
     def __init__(
         self,
@@ -65,7 +76,7 @@ class ScoreEncoder:
         self._byte_ids = byte_ids
         self._unk_id = unk_id
         self._space_prefix = space_prefix
-        self._pairs = {token[i : i + 2] for token in scores for i in range(len(token) - 1)}
+        self._segmenter = Segmenter(scores)
         self._seen: dict[str, list[str]] = {}
 
     def ids(self, text: str, at_start: bool) -> list[int]:
@@ -77,7 +88,7 @@ class ScoreEncoder:
         escaped = text.replace(" ", SPACE_MARK)
         shift = int(self._space_prefix)
         position = -shift
-        for segment in self._segments(SPACE_MARK * shift + escaped):
+        for segment in self._segmenter.cut(SPACE_MARK * shift + escaped):
             for symbol in self._merged(segment):
                 span = (max(position, 0), position + len(symbol))
                 for token in self._symbol_ids(symbol):
@@ -89,10 +100,6 @@ class ScoreEncoder:
                         spans.append(span)
                 position += len(symbol)
         return ids, spans
-
-    def _segments(self, text: str) -> list[str]:
-        cuts = [i for i in range(1, len(text)) if text[i - 1 : i + 1] not in self._pairs]
-        return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
     def _merged(self, segment: str) -> list[str]:
         known = self._seen.get(segment)

@@ -34,6 +34,8 @@ from jinja2.utils import Cycler, Joiner, Namespace
 MAX_STEPS: Final = 2_000_000
 MAX_SECONDS: Final = 5.0
 MAX_WEIGHT: Final = 16 << 20  # characters and entries, beyond what the input itself weighs
+MAX_ENTRIES: Final = 1 << 18  # of containers, each counted as often as it occurs
+MAX_SLOW_CHARS: Final = 1 << 20  # for filters written in Python, which no step count can stop
 MAX_INT_BITS: Final = 4096
 MAX_WIDTH: Final = 1 << 16  # padding, indentation, decimal places
 
@@ -71,6 +73,9 @@ class Budget:
         self.steps -= 1
         if self.steps < 0:
             raise LimitError(f"it takes more than {MAX_STEPS} steps")
+        self.look_at_clock()
+
+    def look_at_clock(self) -> None:
         if time.monotonic() > self.deadline:
             raise LimitError(f"it takes longer than {MAX_SECONDS:g} seconds")
 
@@ -84,7 +89,7 @@ class Budget:
 
     def weigh(self, value: object) -> int:
         """Characters and entries in `value`, shared parts counted each time they occur."""
-        total = 0
+        total = entries = 0
         stack = [value]
         while stack:
             item = stack.pop()
@@ -94,12 +99,16 @@ class Budget:
             elif id(item) in self.known:
                 total += self.known[id(item)]
             elif isinstance(item, dict):
+                entries += 2 * len(item)
                 stack.extend(item.keys())
                 stack.extend(item.values())
             elif isinstance(item, list | tuple | set | frozenset):
-                total += len(item)
-                self.fits(total)
+                entries += len(item)
                 stack.extend(item)
+            if entries > MAX_ENTRIES:
+                raise LimitError(f"it builds more than {MAX_ENTRIES} entries")
+            if total & 0xFFFF == 0:
+                self.look_at_clock()
             self.fits(total)
         return total
 
@@ -415,6 +424,7 @@ def _check_replace(text: str, args: tuple[Any, ...]) -> None:
 
 
 _WIDE_FILTERS: Final = {"center", "indent", "wordwrap", "truncate", "batch", "slice", "round"}
+_SLOW_FILTERS: Final = {"title", "wordwrap", "striptags", "wordcount"}
 _TEXT_FILTERS: Final = {"string", "join", "format", "escape", "e", "forceescape", "replace"}
 
 
@@ -430,9 +440,20 @@ def _bounded(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         if name == "join" and len(args) > first and isinstance(args[first], Iterator):
             args = (*args[:first], list(args[first]), *args[first + 1 :])
         _check_filter(budget, name, args[first:], kwargs)
-        return _weighed(call(*args, **kwargs))
+        result = call(*args, **kwargs)
+        return _counted(result) if isinstance(result, Iterator) else _weighed(result)
 
     return bounded
+
+
+def _counted(items: Iterator[Any]) -> Iterator[Any]:
+    """The items, each a step, together no more than a value may weigh."""
+    budget, total = _budget.get(), 0
+    for item in items:
+        budget.tick()
+        total += budget.weigh(item)
+        budget.fits(total)
+        yield item
 
 
 def _check_filter(
@@ -446,6 +467,8 @@ def _check_filter(
             _check_width(setting)
     if name in _TEXT_FILTERS:
         budget.weigh(value)
+    if name in _SLOW_FILTERS and budget.weigh(value) > MAX_SLOW_CHARS:
+        raise LimitError(f"{name} works on at most {MAX_SLOW_CHARS} characters")
     if name == "format":
         _check_percent(str(value), kwargs or args[1:])
     elif name == "replace":

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,8 +12,9 @@ from pellucid.text.added import AddedToken, AddedTokens, Fragment
 from pellucid.text.characters import as_text
 from pellucid.text.encoders import Encoder
 from pellucid.text.folder import read_folder
-from pellucid.text.gguf_build import build_encoder
+from pellucid.text.gguf_build import build_encoder, build_merger
 from pellucid.text.gguf_vocab import GgufTokenizer, read_gguf_tokenizer
+from pellucid.text.merge_steps import MergedPiece, Merger, one_token
 from pellucid.text.vocabulary import TokenKind, Vocabulary
 
 
@@ -51,6 +52,7 @@ class Tokenizer:
         user_defined: Iterable[AddedToken] = (),
         control: Iterable[AddedToken] = (),
         adds_bos_to_chat: bool = False,
+        make_merger: Callable[[], Merger] | None = None,
     ) -> None:
         self.vocabulary = vocabulary
         self.vocab_size = len(vocabulary)
@@ -59,6 +61,7 @@ class Tokenizer:
         self.add_bos = bos_id is not None and bos_id in prefix_ids
         self.add_eos = bool(suffix_ids)
         self.adds_bos_to_chat = adds_bos_to_chat
+        self._make_merger = make_merger
         self._prefix_ids = prefix_ids
         self._suffix_ids = suffix_ids
         self._encoder = encoder
@@ -74,9 +77,10 @@ class Tokenizer:
         source = read_gguf_tokenizer(metadata, path)
         user_defined = _added(source, TokenKind.USER_DEFINED)
         control = _added(source, TokenKind.CONTROL, TokenKind.UNKNOWN)
+        encoder = build_encoder(source)
         return cls(
             source.vocabulary,
-            build_encoder(source),
+            encoder,
             bos_id=source.bos_id,
             eos_ids=source.eos_ids,
             prefix_ids=(source.bos_id,) if source.add_bos and source.bos_id is not None else (),
@@ -84,6 +88,7 @@ class Tokenizer:
             user_defined=user_defined,
             control=control,
             adds_bos_to_chat=source.add_bos,
+            make_merger=lambda: build_merger(source, encoder),
         )
 
     @classmethod
@@ -102,6 +107,7 @@ class Tokenizer:
             prefix_ids=source.prefix_ids,
             suffix_ids=source.suffix_ids,
             control=source.control,
+            make_merger=source.make_merger,
         )
 
     @cached_property
@@ -171,6 +177,25 @@ class Tokenizer:
             self._piece(token, len(text), len(text)) for token in self._suffix_ids if add_special
         ]
         return pieces
+
+    def merge_steps(self, text: str | bytes, *, parse_special: bool = False) -> list[MergedPiece]:
+        """How `text` becomes tokens: each stretch that merges by itself, with every merge in the
+        order BPE applies it. Raises `BadInput` when the vocabulary is not built of merges."""
+        pieces = []
+        for fragment in self._split(as_text(text), parse_special):
+            if fragment.token is not None:
+                pieces.append(one_token(fragment.text, fragment.start, fragment.token.id))
+                continue
+            for piece in self._merger.pieces(fragment.text, fragment.start == 0):
+                start, end = piece.start + fragment.start, piece.end + fragment.start
+                pieces.append(replace(piece, start=start, end=end))
+        return pieces
+
+    @cached_property
+    def _merger(self) -> Merger:
+        if self._make_merger is None:
+            raise BadInput("this tokenizer does not say how it merges")
+        return self._make_merger()
 
     def decode(
         self, ids: Sequence[int], skip_special_tokens: bool = True, *, continuation: bool = False
