@@ -69,6 +69,8 @@ class Engine:
         self._jobs: dict[int, _Job] = {}
         self._scorings: dict[int, _Scoring] = {}
         self._ids = itertools.count()
+        self._stepping = False
+        self._unwanted: list[Generation] = []
         self._lock = threading.RLock()
 
     def submit(self, request: Request) -> Generation:
@@ -87,18 +89,17 @@ class Engine:
                     generation.sequences.append(sequence)
                     self._jobs[sequence.id] = _Job(generation, answer, sequence)
             except BaseException:
-                self.abort(generation)
+                self._end(generation)
                 raise
             return generation
 
     def abort(self, generation: Generation) -> None:
         """End a request wherever it is; its pages go back. Nothing happens if it has ended."""
         with self._lock:
-            for sequence in generation.sequences:
-                job = self._jobs.pop(sequence.id, None)
-                self.scheduler.finish(sequence)
-                if job is not None:
-                    generation.add(job.answer.abort(), time.monotonic())
+            if self._stepping:  # a stream was collected as garbage in the middle of a step
+                self._unwanted.append(generation)
+            else:
+                self._end(generation)
 
     def advance(self, generation: Generation) -> bool:
         """Run steps until `generation` has increments to collect; False if none will come.
@@ -119,15 +120,13 @@ class Engine:
             plan = self.scheduler.plan()
             if not plan.spans:
                 return False
-            self._mark_started(plan)
-            choices = self._choose(plan, self._forward(plan))
-            tokens = {sequence: (choice.token_id,) for sequence, choice in choices.items()}
+            self._stepping = True
             try:
-                self.scheduler.apply(plan, tokens)
-                self._deliver(choices)
-            except BaseException:
-                self._abandon()
-                raise
+                self._run(plan)
+            finally:
+                self._stepping = False
+                while self._unwanted:
+                    self._end(self._unwanted.pop())
             return True
 
     def logits(self, token_ids: Tokens[int]) -> Float32:
@@ -149,6 +148,24 @@ class Engine:
                 del self._scorings[sequence.id]
                 self.scheduler.finish(sequence)
         return scoring.logits
+
+    def _run(self, plan: Plan) -> None:
+        self._mark_started(plan)
+        choices = self._choose(plan, self._forward(plan))
+        tokens = {sequence: (choice.token_id,) for sequence, choice in choices.items()}
+        try:
+            self.scheduler.apply(plan, tokens)
+            self._deliver(choices)
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _end(self, generation: Generation) -> None:
+        for sequence in generation.sequences:
+            job = self._jobs.pop(sequence.id, None)
+            self.scheduler.finish(sequence)
+            if job is not None:
+                generation.add(job.answer.abort(), time.monotonic())
 
     def _mark_started(self, plan: Plan) -> None:
         now = time.monotonic()
@@ -175,7 +192,7 @@ class Engine:
                     choices[span.sequence] = self._sampler.choose(rows[-1], job.answer.draw())
                 except PellucidError as error:  # its own request's trouble, and no other's
                     job.generation.error = error
-                    self.abort(job.generation)
+                    self._end(job.generation)
         return choices
 
     def _keep(self, span: Span, rows: Float32) -> None:
@@ -201,7 +218,7 @@ class Engine:
         """A step was cut off while it was being applied: no request can be trusted to go on."""
         for job in list(self._jobs.values()):
             job.generation.error = PellucidError("interrupted in the middle of a step: ask again")
-            self.abort(job.generation)
+            self._end(job.generation)
 
 
 def _new_cache(model: Model, limits: Limits) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,7 +59,7 @@ class Inputs:
 
     def token_ids(self, ids: Any) -> tuple[int, ...]:
         """Ids that the model has a row for, at least one. Raises `BadInput` naming a wrong one."""
-        if isinstance(ids, str) or not isinstance(ids, Iterable):
+        if isinstance(ids, str | bytes | bytearray | Set) or not isinstance(ids, Iterable):
             raise BadInput(f"{_FORMS}; not {type(ids).__name__}")
         checked = tuple(self._token_id(token, f"position {i}") for i, token in enumerate(ids))
         if not checked:
@@ -121,6 +121,8 @@ def pair_params(
 
 def _is_ids(given: Any) -> bool:
     """A flat list of token ids is one prompt; an empty list is no prompt at all."""
+    if isinstance(given, bytes | bytearray):
+        return True  # to be refused as one prompt, not read as ids
     return isinstance(given, Sequence) and bool(given) and hasattr(given[0], "__index__")
 
 

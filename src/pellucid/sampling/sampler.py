@@ -63,7 +63,8 @@ class Sampler:
         if self._not_tokens is not None:
             row[self._not_tokens] = -np.inf
         if draw.history.generated < draw.params.min_tokens:
-            row[list(draw.end_ids)] = -np.inf
+            # A tokenizer may name ends that the model has no row for.
+            row[[token for token in draw.end_ids if token < len(row)]] = -np.inf
 
 
 def _pick(row: Row, draw: Draw) -> int:

@@ -236,6 +236,8 @@ def test_parameters_for_each_prompt(llm: LLM) -> None:
         ({}, "keys none"),
         ({"prompt": [1]}, '"prompt" must be a string'),
         (7, "a prompt is a string.*not int"),
+        (b"hello", "a prompt is a string.*not bytes"),
+        ([{1, 2}], "a prompt is a string.*not set"),
         ([None], "a prompt is a string.*not NoneType"),
         ("\ud800", "lone surrogate"),
     ],
@@ -330,6 +332,27 @@ def test_ctrl_c_in_a_step_ends_cleanly(llm: LLM, monkeypatch: pytest.MonkeyPatch
         llm.generate(["x" * 20, "y"], SamplingParams(ignore_eos=True))
     # A stream that was open beside it has lost nothing.
     assert tokens_in(other) == expected
+    assert unused_pages(llm)
+
+
+def test_a_stream_dropped_in_the_middle_of_a_step_ends_after_it(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the garbage collector runs there."""
+    engine = llm._engine
+    assert engine is not None
+    params = SamplingParams(temperature=0, ignore_eos=True)
+    expected = answer(llm, ignore_eos=True).token_ids
+    dropped, kept = llm.stream("abc", params), llm.stream("hello", params)
+    forward = engine._forward
+
+    def dropping(plan: Any) -> Any:
+        dropped.close()
+        return forward(plan)
+
+    monkeypatch.setattr(engine, "_forward", dropping)
+    assert tokens_in(kept) == expected
+    assert dropped.output().outputs[0].finish_reason == "abort"
     assert unused_pages(llm)
 
 

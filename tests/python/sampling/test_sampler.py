@@ -113,6 +113,11 @@ def test_min_tokens_bans_the_ends_until_enough_are_out() -> None:
     assert choose(logits, make_draw(params, output=[0, 0], end_ids=(1, 3))) == 1
 
 
+def test_an_end_that_the_model_has_no_row_for_bans_nothing() -> None:
+    params = SamplingParams(temperature=0, min_tokens=2)
+    assert choose([0.0, 5.0], make_draw(params, end_ids=(7,))) == 1
+
+
 def test_ids_without_a_token_are_never_chosen_and_never_listed() -> None:
     sampler = Sampler(np.array([True, True, False, True]))
     params = SamplingParams(temperature=0, logprobs=4)
