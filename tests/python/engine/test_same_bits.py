@@ -5,7 +5,6 @@ The yardstick is the naive loop: no cache, one request at a time, every step fro
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pellucid import LLM, SamplingParams
-from tests.python.engine.recorder import Rows, run
+from tests.python.engine.recorder import run
 from tests.python.engine.tiny import CONTEXT, N_TOKENS
-
-MakeLLM = Callable[..., LLM]
+from tests.python.engine.traffic import MakeLLM, Traffic, check_same_bits, tokens, traffic
 
 
 @pytest.fixture(scope="module")
@@ -25,66 +23,16 @@ def naive(make_llm: MakeLLM) -> LLM:
     return make_llm(kv_cache=False, max_num_seqs=1, page_size=CONTEXT)
 
 
-tokens = st.integers(0, N_TOKENS - 1)
-prompts = st.lists(tokens, min_size=1, max_size=40)
-ways = st.fixed_dictionaries(
-    {
-        "temperature": st.sampled_from([0.0, 0.8, 1.5]),
-        "top_p": st.sampled_from([0.9, 1.0]),
-        "repetition_penalty": st.sampled_from([1.0, 1.2]),
-        "n": st.sampled_from([1, 1, 3]),
-        "max_tokens": st.integers(1, 10),
-    }
-)
-
-
 @settings(
     max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(
-    st.lists(st.tuples(prompts, ways), min_size=1, max_size=5),
-    st.integers(1, 33),
-    st.integers(1, 6),
-    st.integers(0, 60),
-    st.integers(0, 12),
-)
+@given(traffic(), st.integers(1, 33))
 def test_cache_pages_chunks_and_neighbours_change_no_bit(
-    make_llm: MakeLLM,
-    naive: LLM,
-    asked: list[tuple[list[int], dict[str, Any]]],
-    page_size: int,
-    max_num_seqs: int,
-    spare: int,
-    spare_pages: int,
+    make_llm: MakeLLM, naive: LLM, given_traffic: Traffic, page_size: int
 ) -> None:
-    requests = [
-        (prompt, SamplingParams(**way, seed=seed)) for seed, (prompt, way) in enumerate(asked)
-    ]
-    alone: list[Any] = []
-    expected: Rows = {}
-    for request in requests:
-        answers, rows = run(naive, [request])
-        alone += answers
-        expected |= rows
-    page_bytes = page_size * 2 * 2 * 2 * 8 * 4
-    fewest = -(-CONTEXT // page_size)
-    llm = make_llm(
-        page_size=page_size,
-        max_num_seqs=max_num_seqs,
-        max_num_batched_tokens=max_num_seqs + spare,
-        kv_cache_memory_bytes=(fewest + spare_pages) * page_bytes,
-    )
-    together, rows = run(llm, requests)
-    assert together == alone
-    assert rows.keys() == expected.keys()
-    for key, row in rows.items():
-        assert row == expected[key], f"logits differ at (seed, position) {key}"
-    engine = llm._engine
-    assert engine is not None
-    pool = engine.scheduler.pool
-    assert pool.n_unreserved == pool.n_pages
+    check_same_bits(make_llm, naive, given_traffic, page_size)
 
 
 @settings(
