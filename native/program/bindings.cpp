@@ -206,6 +206,10 @@ void bind_program(nb::module_& parent) {
              p.extend_rope_table(table, span_of(cos), span_of(sin));
            })
       .def("rope_positions", &Program::rope_positions)
+      .def("name_stage", &Program::name_stage)
+      .def_prop_ro("stage_names", &Program::stage_names)
+      .def_prop_ro("stage_seconds", &Program::stage_seconds,
+                   "How long each stage of the last step took.")
       .def_prop_ro("n_stages", &Program::n_stages)
       .def_prop_ro("arena_bytes", &Program::arena_bytes)
       .def("run", &run, "cache"_a, "tokens"_a, "positions"_a, "logit_rows"_a, "sequences"_a, "pages"_a,

@@ -14,6 +14,8 @@ constexpr int64_t kChunkBytes = 16 * 1024;
 constexpr int64_t kChunksEach = 4;
 // Rows whose two factors stay in the nearest cache while they are combined.
 constexpr int64_t kGatedRows = 64;
+// Bytes of the input that stay in the second-level cache while every unit reads them.
+constexpr int64_t kStripBytes = 512 * 1024;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -81,10 +83,10 @@ size_t GatedStage::scratch_bytes() const {
 }
 
 void GatedStage::prepare(const Frame& frame, int threads) {
-  row_chunk_ = std::clamp<int64_t>(frame.rows(kind_), 1, kGatedRows);
+  const int64_t row_bytes = x_.is_int8 ? x_.blocks.k * 2 : x_.floats.width * 4;
+  row_chunk_ = std::max<int64_t>(kStripBytes / row_bytes / kGatedRows, 1) * kGatedRows;
   const int64_t row_chunks = divide_up(frame.rows(kind_), row_chunk_);
-  unit_chunk_ = std::max<int64_t>(n_units_ * row_chunks / (threads * kChunksEach), 1);
-  unit_chunk_ = std::min(unit_chunk_, n_units_);
+  unit_chunk_ = std::clamp<int64_t>(n_units_ * row_chunks / (threads * kChunksEach), 1, n_units_);
 }
 
 void GatedStage::unit(const Frame& frame, int64_t row_begin, int64_t row_end, int64_t unit,
@@ -115,11 +117,12 @@ void GatedStage::run(const Frame& frame, Worker& worker) const {
   const int64_t row_chunks = divide_up(rows, row_chunk_), unit_chunks = divide_up(n_units_, unit_chunk_);
   auto* space = reinterpret_cast<float*>(frame.scratch[worker.index()]);
   worker.for_each(row_chunks * unit_chunks, [&](int64_t i) {
-    // Neighbouring chunks share weights.
-    const int64_t begin = i % row_chunks * row_chunk_, end = std::min(begin + row_chunk_, rows);
-    const int64_t first = i / row_chunks * unit_chunk_;
+    const int64_t begin = i / unit_chunks * row_chunk_, end = std::min(begin + row_chunk_, rows);
+    const int64_t first = i % unit_chunks * unit_chunk_;
+    // A unit's weights stay in the nearest cache for all rows.
     for (int64_t u = first; u < std::min(first + unit_chunk_, n_units_); ++u)
-      unit(frame, begin, end, u, space);
+      for (int64_t r = begin; r < end; r += kGatedRows)
+        unit(frame, r, std::min(r + kGatedRows, end), u, space);
   });
 }
 

@@ -1,12 +1,15 @@
 #include "program/program.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <stdexcept>
 #include <utility>
 
 namespace pellucid {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr size_t kAlign = 64;
 
@@ -301,6 +304,12 @@ void Program::set_output(RowKind kind, Operand y) {
   output_ = y;
 }
 
+void Program::name_stage(std::string name) {
+  if (stages_.empty()) refuse("name_stage: no stage was begun");
+  names_.resize(stages_.size());
+  names_.back() = std::move(name);
+}
+
 void Program::extend_rope_table(int table, std::span<const float> cos, std::span<const float> sin) {
   RopeTable& angles = rope_tables_.at(static_cast<size_t>(table));
   if (cos.size() != sin.size() || cos.size() % static_cast<size_t>(angles.width()))
@@ -424,8 +433,16 @@ void Program::run(const StepArrays& step, const KvCache& cache, std::span<float>
   if (frame.rows(RowKind::tokens) == 0) return;
   lay_out(frame, out);
   for (const auto& stage : stages_) stage->prepare(frame, pool_->threads());
+  seconds_.resize(stages_.size());
   pool_->run([&](Worker& worker) {
-    for (const auto& stage : stages_) stage->run(frame, worker);
+    auto before = Clock::now();
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      stages_[i]->run(frame, worker);
+      if (worker.index() != 0) continue;
+      const auto now = Clock::now();
+      seconds_[i] = std::chrono::duration<double>(now - before).count();
+      before = now;
+    }
   });
 }
 

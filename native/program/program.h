@@ -56,6 +56,8 @@ class Program {
   void attention(AttentionSettings settings, Operand q, AttentionStage::Output y);
   void experts(ExpertsSettings settings, Operand x, Operand router_logits, Operand y);
   void set_output(RowKind kind, Operand y);
+  // Names the stage that was begun last, for `stage_seconds`.
+  void name_stage(std::string name);
 
   // Angles of positions from the table's present end on: cos and sin [n][width].
   void extend_rope_table(int table, std::span<const float> cos, std::span<const float> sin);
@@ -64,6 +66,10 @@ class Program {
   int64_t output_width() const { return output_.width; }
   RowKind output_kind() const { return output_kind_; }
   size_t n_stages() const { return stages_.size(); }
+  const std::vector<std::string>& stage_names() const { return names_; }
+  // How long each stage of the last step took, as its first thread saw it (a reading of the clock
+  // costs 25 ns a stage).
+  const std::vector<double>& stage_seconds() const { return seconds_; }
   size_t arena_bytes() const { return arena_bytes_; }
 
   // One step; `out` has the output's rows times its width. Throws std::invalid_argument naming what
@@ -88,6 +94,8 @@ class Program {
   std::vector<Slot> slots_;
   std::deque<RopeTable> rope_tables_;  // a deque, since operations point into it
   std::vector<std::unique_ptr<Stage>> stages_;
+  std::vector<std::string> names_;
+  std::vector<double> seconds_;
   RowStage* open_rows_ = nullptr;
   ProductStage* open_products_ = nullptr;
   RowKind open_kind_ = RowKind::tokens;

@@ -5,7 +5,7 @@
 
 namespace pellucid::PELLUCID_ISA {
 
-constexpr int kAccumulators = 6;  // pairs of 16 registers; the rest hold loads and broadcasts
+constexpr int kVectors = 7;  // F32x16 that fit the 16 registers beside a broadcast
 
 struct F32x16 {
   __m256 low, high;

@@ -5,7 +5,7 @@
 
 namespace pellucid::PELLUCID_ISA {
 
-constexpr int kAccumulators = 24;  // of 32 registers; the rest hold loads and broadcasts
+constexpr int kVectors = 31;  // F32x16 that fit the 32 registers beside a broadcast
 
 using F32x16 = __m512;
 using Mask = __mmask16;

@@ -6,7 +6,7 @@
 
 namespace pellucid::PELLUCID_ISA {
 
-constexpr int kAccumulators = 6;  // registers a kernel may fill with running sums
+constexpr int kVectors = 7;  // F32x16 that a kernel may keep in registers
 
 struct F32x16 {
   float lane[16];

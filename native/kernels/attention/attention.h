@@ -18,7 +18,7 @@ namespace pellucid {
 
 constexpr int64_t kKeyBlock = 128;  // positions
 constexpr int64_t kTileQueries = 12;
-constexpr int64_t kItemQueries = 48;  // queries that share one conversion of a block to f32
+constexpr int64_t kItemQueries = 96;  // queries that share one conversion of a block to f32
 
 // Queries [first_query, first_query + n_queries) of one sequence and kv head, numbered row by row:
 // query n is head n % group of row n / group.

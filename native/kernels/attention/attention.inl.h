@@ -9,14 +9,14 @@ namespace pellucid::PELLUCID_ISA {
 constexpr int kSubBlocks = static_cast<int>(kKeyBlock / kSubBlock);
 constexpr float kNothing = -__builtin_inff();
 
-// Registers of keys (or features) a tile of NQ queries takes at a time: as many running sums as fit,
-// since each is a chain of dependent additions.
+// Vectors of keys (or features) a tile of so many queries takes at a time: as many as fit beside
+// the running sums, since each of those is a chain of dependent additions.
 constexpr int columns_for(int queries) {
-  const int fit = kAccumulators / queries;
+  const int fit = kVectors / (queries + 1);
   return fit >= 8 ? 8 : fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
 }
 // The tallest tile whose sums stay in registers.
-constexpr int kTallest = kAccumulators < kTileQueries ? kAccumulators : static_cast<int>(kTileQueries);
+constexpr int kTallest = kVectors - 1 < kTileQueries ? kVectors - 1 : static_cast<int>(kTileQueries);
 
 // The sub-blocks of one key block, wherever their pages lie.
 template <class T>
@@ -106,7 +106,7 @@ constexpr TileKernels<T> kTiles[] = {
     {score_tile<4, T>, value_tile<4, T>},
     {score_tile<5, T>, value_tile<5, T>},
     {score_tile<6, T>, value_tile<6, T>},
-#if PELLUCID_ISA_ID == PELLUCID_IS_avx512 || PELLUCID_ISA_ID == PELLUCID_IS_neon
+#if PELLUCID_ISA_ID == PELLUCID_IS_avx512
     {score_tile<7, T>, value_tile<7, T>},
     {score_tile<8, T>, value_tile<8, T>},
     {score_tile<9, T>, value_tile<9, T>},
@@ -149,7 +149,9 @@ void merge(float* state, const float* block_state, int64_t padded_dim) {
   const float m_old = state[0], m_block = block_state[0];
   if (m_block == kNothing) return;
   const float m = m_old > m_block ? m_old : m_block;
-  const F32x16 keep = exp(splat(m_old - m)), take = exp(splat(m_block - m));
+  // One of the two is e^0, exactly 1.
+  const F32x16 keep = m == m_old ? splat(1.0f) : exp(splat(m_old - m));
+  const F32x16 take = m == m_block ? splat(1.0f) : exp(splat(m_block - m));
   state[0] = m;
   state[1] = first(fma(splat(state[1]), keep, splat(block_state[1]) * take));
   for (int64_t i = 16; i < 16 + padded_dim; i += 16)

@@ -41,6 +41,8 @@ class Emitter:
         else:
             _STAGES[first.op](self, first)
 
+        self.program.name_stage("+".join(_name(node) for node in stage))
+
     def _columns(self, node: Node) -> Any:
         place: Place = self._places[node]
         return _native.program.Columns(place.slot, place.stride, place.offset, place.width)
@@ -141,6 +143,14 @@ _STAGES: dict[str, _Method] = {
     "attend": Emitter._attend,
     "experts": Emitter._experts,
 }
+
+
+def _name(node: Node) -> str:
+    """An operation's name; a product goes by its weight's, without the layer."""
+    if node.op == "product":
+        parts = node.data["weight"].name.removesuffix(".weight").split(".")
+        return str(parts[-1])
+    return node.op
 
 
 def _values(weight: Any) -> NDArray[np.float32] | None:
