@@ -28,12 +28,19 @@ def _system_available() -> int:
 
 
 def _group_available(root: Path = Path("/sys/fs/cgroup")) -> int:
-    """What a container's limit leaves (control groups v2); a huge number without a limit."""
+    """What a container's limit leaves (control groups v2); a huge number without a limit.
+
+    Cached files count as used there, but give way to allocations.
+    """
     try:
         limit = int((root / "memory.max").read_text())
-        return max(0, limit - int((root / "memory.current").read_text()))
+        used = int((root / "memory.current").read_text())
+        lines = (root / "memory.stat").read_text().splitlines()
+        stat = {name: int(value) for name, value in map(str.split, lines)}
     except (OSError, ValueError):  # no such group, or its limit is "max"
         return 1 << 62
+    cached = stat.get("active_file", 0) + stat.get("inactive_file", 0)
+    return max(0, limit - max(0, used - cached))
 
 
 def in_words(n_bytes: int) -> str:
