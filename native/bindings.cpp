@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 
 #include "kernels/matmul/bindings.h"
+#include "kernels/peaks/bindings.h"
 #include "machine.h"
 #include "program/bindings.h"
 
@@ -20,4 +21,5 @@ NB_MODULE(_native, m) {
       "Instruction-set extensions the kernels choose by: name -> offered by this processor.");
   pellucid::bind_matmul(m);
   pellucid::bind_program(m);
+  pellucid::bind_peaks(m);  // after the pool it takes
 }
