@@ -6,5 +6,15 @@ from pellucid.costs.kv import (
     kv_bytes_per_token_of_layer,
     pages_for,
 )
+from pellucid.costs.operations import Cost
+from pellucid.costs.step import WeightSize, step_cost
 
-__all__ = ["KV_DTYPES", "kv_bytes_per_token", "kv_bytes_per_token_of_layer", "pages_for"]
+__all__ = [
+    "KV_DTYPES",
+    "Cost",
+    "WeightSize",
+    "kv_bytes_per_token",
+    "kv_bytes_per_token_of_layer",
+    "pages_for",
+    "step_cost",
+]

@@ -47,6 +47,11 @@ class NativeWeight:
         self.stored_as = host.type
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the tensor as its file stores it."""
+        return self._host.data.nbytes
+
+    @property
     def wants_int8(self) -> bool:
         """Whether a product with this weight reads quantised rows."""
         return bool(self.packed().wants_int8)
