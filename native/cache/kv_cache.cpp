@@ -59,9 +59,6 @@ KvCache::KvCache(const std::vector<KvLayerShape>& layers, int64_t n_pages, int64
   if (bytes_ == 0) return;
   void* p = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) throw std::bad_alloc();
-#ifdef MADV_HUGEPAGE
-  madvise(p, bytes_, MADV_HUGEPAGE);
-#endif
   memory_ = {static_cast<std::byte*>(p), Unmap{bytes_}};
   for (size_t i = 0; i < layers_.size(); ++i) layers_[i].data = memory_.get() + starts[i];
 }
