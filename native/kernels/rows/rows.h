@@ -30,8 +30,6 @@ struct RowKernels {
   void (*add_scaled)(const float* x, float factor, int64_t n, float* y);
   // y = e^(x - max x), and the sum of y
   float (*softmax_terms)(const float* x, int64_t n, float* y);
-  // Half precision, what does not fit held at the largest half.
-  void (*to_half)(const float* x, int64_t n, Half* y);
 };
 
 extern const RowKernels kRowKernelsGeneric;

@@ -125,22 +125,9 @@ float softmax_terms(const float* x, int64_t n, float* y) {
   return sum_of(n, [&](F32x16 s, int64_t i, int count) { return s + load_run(y + i, count); });
 }
 
-void to_half_row(const float* x, int64_t n, Half* y) {
-  by_sixteen(n, [&](int64_t i, int count) {
-    const F32x16 held = max(splat(-kHalfMax), min(splat(kHalfMax), load_run(x + i, count)));
-    if (count == 16) {
-      store(y + i, held);
-    } else {
-      Half last[16];
-      store(last, held);
-      for (int j = 0; j < count; ++j) y[i + j] = last[j];
-    }
-  });
-}
-
 constexpr RowKernels kRowKernels = {
-    rms_norm, layer_norm, rope,    gelu_row, gelu_tanh_row, silu_mul,      gelu_tanh_mul,
-    add,      scale,      clamp,   softcap,  add_scaled,    softmax_terms, to_half_row,
+    rms_norm, layer_norm, rope,  gelu_row, gelu_tanh_row, silu_mul,      gelu_tanh_mul,
+    add,      scale,      clamp, softcap,  add_scaled,    softmax_terms,
 };
 
 }  // namespace pellucid::PELLUCID_ISA
