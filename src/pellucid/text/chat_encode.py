@@ -88,8 +88,9 @@ class _Guard:
 
     def protect(self, text: str, place: Place) -> str:
         if place == "role":
-            trusted = text in KNOWN_ROLES or self._quoted(text)
-            return text if trusted else self._broken(text[:1] + self._mark + text[1:])
+            if text in KNOWN_ROLES or self._quoted(text):
+                return text
+            return self._broken(self._mark.join(["", text[:1], text[1:], ""]))
         safe = self._broken(text)
         if place == "key" and _NAME.match(text):
             return safe  # templates look names up; they do not complete a control token

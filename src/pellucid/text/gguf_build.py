@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import methodcaller
 
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Library
@@ -44,7 +45,13 @@ def build_merger(source: GgufTokenizer, encoder: Encoder) -> Merger:
 
 
 def _split_merges(source: GgufTokenizer) -> list[tuple[str, str]]:
+    if set(map(_count_spaces, source.merges)) == {1}:  # all at once is thrice as fast
+        parts = " ".join(source.merges).split(" ")
+        return list(zip(parts[::2], parts[1::2], strict=True))
     return [(left, right) for left, _, right in (m.partition(" ") for m in source.merges)]
+
+
+_count_spaces = methodcaller("count", " ")
 
 
 def _text_tokens(source: GgufTokenizer) -> dict[str, int]:

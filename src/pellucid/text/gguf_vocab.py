@@ -156,7 +156,7 @@ class Fields:
         value = self.get(key)
         if value is None:
             return None
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        if not isinstance(value, list) or not set(map(type, value)) <= {str}:
             raise self.error(key, f"must be an array of strings, not {_type_name(value)}")
         return value
 
@@ -280,7 +280,11 @@ def _end_ids(
     ends = end_names(id_of)
     control = [*ends, *(name for name in CONTROL_NAMES if name in id_of)]
     plain = {name for name in control if kinds[id_of[name]] == TokenKind.NORMAL}
-    spelled = {name for merge in merges if (name := merge.replace(" ", "", 1)) in plain}
+    spelled = {
+        name
+        for name in plain
+        if any(f"{name[:cut]} {name[cut:]}" in merges for cut in range(1, len(name)))
+    }
     for name in control:
         if name not in spelled:
             kinds[id_of[name]] = int(TokenKind.CONTROL)

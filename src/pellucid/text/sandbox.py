@@ -64,7 +64,7 @@ class Budget:
     """What one rendering may still use. `weight` is in characters and container entries."""
 
     weight: int = MAX_WEIGHT
-    steps: int = MAX_STEPS
+    steps: int = field(default_factory=lambda: MAX_STEPS)
     deadline: float = field(default_factory=lambda: time.monotonic() + MAX_SECONDS)
     written: int = 0
     known: dict[int, int] = field(default_factory=dict)  # weights of the input's containers, by id

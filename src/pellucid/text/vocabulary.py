@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pellucid.text.bytelevel import decode_chars
 
@@ -50,9 +52,14 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def ids_of_kind(self, *kinds: TokenKind) -> Iterator[int]:
-        wanted = {int(kind) for kind in kinds}
-        return (index for index, kind in enumerate(self.kinds) if kind in wanted)
+    def ids_of_kind(self, *kinds: TokenKind) -> list[int]:
+        """Ids of these kinds, in order."""
+        found: list[int] = np.flatnonzero(np.isin(self._kind_array, kinds)).tolist()
+        return found
+
+    @cached_property
+    def _kind_array(self) -> NDArray[np.int8]:
+        return np.asarray(self.kinds, dtype=np.int8)
 
     def is_special(self, token_id: int) -> bool:
         return self.kinds[token_id] in (TokenKind.CONTROL, TokenKind.UNKNOWN)
