@@ -1,0 +1,93 @@
+"""A whole benchmark of one model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pellucid.bench.cases import BATCHES, PAGE_SIZE, Case, sweep
+from pellucid.bench.clock import TimedNativeOps
+from pellucid.bench.forward import measure, weight_sizes
+from pellucid.bench.peaks import Probe
+from pellucid.bench.report import Report
+from pellucid.bench.whole import measure_whole
+from pellucid.core.errors import BadInput
+from pellucid.core.spec import ModelSpec
+from pellucid.costs import kv_bytes_per_token
+from pellucid.engine.loading import load
+from pellucid.engine.memory import available_memory, in_words
+from pellucid.engine.sizing import Asked
+from pellucid.formats import open_checkpoint
+from pellucid.models.registry import read_spec
+from pellucid.ops import Ops, backend
+from pellucid.ops.native.backend import available_threads
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`decode`: steps of a decode measurement. `prefill`, `contexts`: None are the usual ones.
+    `threads`, `kv_dtype`: None is the backend's choice."""
+
+    prefill: tuple[int, ...] | None = None
+    decode: int = 32
+    batches: tuple[int, ...] = BATCHES
+    contexts: tuple[int, ...] | None = None
+    repeats: int = 5
+    backend: str = "native"
+    threads: int | None = None
+    kv_dtype: str | None = None
+
+
+def run_bench(path: Path, settings: Settings, note: Callable[[str], None]) -> Report:
+    """Measure the model at `path`; `note` is told what is being done.
+
+    Raises what loading raises, and `BadInput` for a case that the model or the memory cannot
+    hold, before anything is measured.
+    """
+    ops = _ops(settings)
+    with open_checkpoint(path) as checkpoint:
+        spec = read_spec(checkpoint)[1]
+    given = settings.decode, settings.prefill, settings.batches, settings.contexts
+    cases = sweep(spec, *given)
+    for case in cases:
+        _check_memory(case, spec, ops.kv_dtype)
+    loaded = load(path, ops, Asked(), None, note)
+    sizes = weight_sizes(loaded.model)
+    weights_bytes = sum(weight.nbytes for weight in sizes.values())
+    threads = settings.threads or available_threads()
+    probe = Probe(threads, max(weights_bytes, 1))
+    measured, whole = [], []
+    for case in cases:
+        note(f"measuring {case.name}")
+        measured.append(measure(loaded.model, case, settings.repeats, probe, sizes))
+    clock = ops.clock if isinstance(ops, TimedNativeOps) else None
+    for batch in settings.batches:
+        note(f"measuring the whole engine, batch {batch}")
+        whole.append(measure_whole(loaded, batch, settings.decode, settings.repeats, clock))
+    return Report(
+        model=str(path),
+        backend=settings.backend,
+        threads=threads,
+        kv_dtype=ops.kv_dtype,
+        weights_bytes=weights_bytes,
+        arithmetic="int8" if settings.backend == "native" else "f32",
+        measured=tuple(measured),
+        whole=tuple(whole),
+    )
+
+
+def _ops(settings: Settings) -> Ops:
+    if settings.backend == "native":
+        return TimedNativeOps(threads=settings.threads, kv_dtype=settings.kv_dtype or "f16")
+    return backend(settings.backend, threads=settings.threads, kv_dtype=settings.kv_dtype)
+
+
+def _check_memory(case: Case, spec: ModelSpec, kv_dtype: str) -> None:
+    page_bytes = PAGE_SIZE * kv_bytes_per_token(spec, kv_dtype)
+    needed, free = case.n_pages * page_bytes, available_memory()
+    if needed > free:
+        raise BadInput(
+            f"{case.name}: it needs {in_words(needed)} of KV cache and {in_words(free)} are "
+            "free: measure fewer sequences or a shorter context"
+        )

@@ -1,0 +1,156 @@
+"""`pellucid bench`: how fast a model runs here, and how far that is from the machine's best."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pellucid.cli.arguments import JsonOption, ModelOption, OfflineOption, find_model
+from pellucid.cli.engine_options import Backend, Threads
+from pellucid.cli.output import in_bytes, note, write, write_json
+from pellucid.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from pellucid.bench import Report
+    from pellucid.bench.spread import Spread
+
+MOST = 1 << 20  # of any number in a list
+COUNTS = "NUMBER,..."
+
+
+def bench(
+    model_name: Annotated[str | None, typer.Argument(metavar="[MODEL]")] = None,
+    model: ModelOption = None,
+    backend: Backend = "native",
+    threads: Threads = None,
+    prefill: Annotated[
+        str | None, typer.Option("--prefill", metavar=COUNTS, help="Prompt lengths. [512]")
+    ] = None,
+    decode: Annotated[
+        int, typer.Option("--decode", min=1, max=MOST, help="Steps of a decode measurement.")
+    ] = 32,
+    batch: Annotated[
+        str, typer.Option("--batch", metavar=COUNTS, help="Sequences decoded together.")
+    ] = "1,8,32",
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context", metavar=COUNTS, help="Contexts to decode one sequence at. [1024,4096]"
+        ),
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=1, max=10_000, help="Measurements of each case.")
+    ] = 5,
+    kv_cache_dtype: Annotated[
+        str | None, typer.Option("--kv-cache-dtype", help="f16 or f32.", show_default=False)
+    ] = None,
+    offline: OfflineOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Measure prefill and decode beside the machine's own peaks.
+
+    Shares are of what the same threads reached in the same moments: of a plain read of as many
+    bytes as the weights have, and of arithmetic in registers alone. An empty list measures none
+    of its kind.
+    """
+    from pellucid.bench import Settings, report_json, run_bench
+    from pellucid.cli.machine import describe_machine
+    from pellucid.hub import DEFAULT_MODEL
+
+    if model_name and model:
+        raise BadInput("the model is named twice: as an argument and by --model")
+    settings = Settings(
+        prefill=None if prefill is None else numbers("--prefill", prefill),
+        decode=decode,
+        batches=numbers("--batch", batch),
+        contexts=None if context is None else numbers("--context", context),
+        repeats=repeats,
+        backend=backend or "native",
+        threads=threads,
+        kv_dtype=kv_cache_dtype,
+    )
+    path = find_model(model or model_name or DEFAULT_MODEL, offline)
+    report = run_bench(path, settings, note)
+    if json:
+        write_json({"machine": describe_machine(), **report_json(report)})
+    else:
+        write(draw(report))
+
+
+def numbers(flag: str, text: str) -> tuple[int, ...]:
+    """`1,8,32` as numbers, in their order, each once. Raises `BadInput` naming the flag."""
+    found: dict[int, None] = {}
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        if not (word.isascii() and word.isdigit()) or not 1 <= int(word[:20]) <= MOST:
+            raise BadInput(f"{flag}: {word!r} is no number from 1 to {MOST}: write 1,8,32")
+        found[int(word)] = None
+    return tuple(found)
+
+
+def draw(report: Report) -> str:
+    """The report as tables, for people."""
+    from rich.console import Console
+
+    peaks = report.peaks
+    columns = ("tokens/s", "min - max", "ms a step", "weights GB/s", "of read", "GOP/s")
+    table = _table("forward pass", "case", *columns, f"of {report.arithmetic}")
+    for measured in report.measured:
+        rate = measured.tokens_per_second
+        table.add_row(
+            measured.case.name,
+            f"{rate.median:.1f}",
+            _range(rate),
+            f"{1e3 * measured.step_seconds.median:.2f}",
+            f"{measured.weights_per_second.median / 1e9:.1f}",
+            f"{measured.share_of_read.median:.0%}",
+            f"{measured.operations_per_second.median / 1e9:.0f}",
+            f"{measured.share_of_arithmetic(report.arithmetic).median:.0%}",
+        )
+    out = io.StringIO()
+    console = Console(file=out, width=100)
+    console.print(
+        f"{report.model}\n{report.backend} backend, {report.threads} threads, weights "
+        f"{in_bytes(report.weights_bytes)}, KV cache {report.kv_dtype}\n"
+        f"peaks of these threads: read {peaks.read / 1e9:.1f} GB/s, int8 {peaks.int8 / 1e9:.0f} "
+        f"GOP/s, float32 {peaks.f32 / 1e9:.0f} GFLOP/s\n",
+        highlight=False,
+        soft_wrap=True,
+    )
+    console.print(table)
+    if report.whole:
+        console.print(_whole_table(report))
+    return out.getvalue()
+
+
+def _table(title: str, first: str, *others: str) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for name in others:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _whole_table(report: Report) -> Table:
+    title = "whole engine: decode, greedy, text out"
+    table = _table(title, "batch", "tokens/s", "min - max", "ms a step", "Python's own")
+    for whole in report.whole:
+        share = whole.python_share
+        table.add_row(
+            str(whole.batch),
+            f"{whole.tokens_per_second.median:.1f}",
+            _range(whole.tokens_per_second),
+            f"{1e3 * whole.step_seconds.median:.2f}",
+            "-" if share is None else f"{share.median:.1%}",
+        )
+    return table
+
+
+def _range(spread: Spread) -> str:
+    return f"{spread.low:.1f} - {spread.high:.1f}"
