@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+import numbers
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pellucid.core.errors import BadInput
 
 MAX_LOGPROBS = 20
 MAX_BIAS = 100.0
+MAX_ANSWERS = 1024
+MAX_COUNT = 1 << 31
 
 
 @dataclass(slots=True)
@@ -20,6 +24,7 @@ class SamplingParams:
     for the log-probability of each chosen token and of the k likeliest, from the model's own
     distribution (before penalties, temperature and filters). `seed` makes the draw of the token
     at position p a function of (seed, p) alone. `max_tokens` None means: to the context's end.
+    `stop`, `stop_token_ids` and `logit_bias` may be None for nothing.
 
     Raises `BadInput` naming the field when a value is out of range.
     """
@@ -44,48 +49,92 @@ class SamplingParams:
     skip_special_tokens: bool = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.stop, str):
-            self.stop = (self.stop,)
-        self.stop = tuple(self.stop)
-        self.stop_token_ids = tuple(self.stop_token_ids)
-        self.logit_bias = {int(token): float(bias) for token, bias in self.logit_bias.items()}
-        self._check("n", self.n, 1, 1024)
-        self._check("temperature", self.temperature, 0.0, 100.0)
-        self._check("top_k", self.top_k, -1, 1 << 31)
-        self._check("top_p", self.top_p, 0.0, 1.0, open_low=True)
-        self._check("min_p", self.min_p, 0.0, 1.0)
-        self._check("repetition_penalty", self.repetition_penalty, 0.0, 100.0, open_low=True)
-        self._check("presence_penalty", self.presence_penalty, -100.0, 100.0)
-        self._check("frequency_penalty", self.frequency_penalty, -100.0, 100.0)
-        self._check("min_tokens", self.min_tokens, 0, 1 << 31)
+        self.n = _count("n", self.n, 1, MAX_ANSWERS)
+        self.temperature = _number("temperature", self.temperature, 0.0, 100.0)
+        self.top_k = _count("top_k", self.top_k, -1, MAX_COUNT)
+        self.top_p = _number("top_p", self.top_p, 0.0, 1.0, open_low=True)
+        self.min_p = _number("min_p", self.min_p, 0.0, 1.0)
+        self.repetition_penalty = _number(
+            "repetition_penalty", self.repetition_penalty, 0.0, 100.0, open_low=True
+        )
+        self.presence_penalty = _number("presence_penalty", self.presence_penalty, -100.0, 100.0)
+        self.frequency_penalty = _number("frequency_penalty", self.frequency_penalty, -100.0, 100.0)
+        self.min_tokens = _count("min_tokens", self.min_tokens, 0, MAX_COUNT)
         if self.max_tokens is not None:
-            self._check("max_tokens", self.max_tokens, 1, 1 << 31)
+            self.max_tokens = _count("max_tokens", self.max_tokens, 1, MAX_COUNT)
             if self.min_tokens > self.max_tokens:
                 raise BadInput(
                     f"min_tokens {self.min_tokens} is above max_tokens {self.max_tokens}"
                 )
         if self.logprobs is not None:
-            self._check("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+            self.logprobs = _count("logprobs", self.logprobs, 0, MAX_LOGPROBS)
         if self.seed is not None:
-            self._check("seed", self.seed, -(1 << 63), (1 << 64) - 1)
-        for text in self.stop:
-            if not isinstance(text, str) or not text:
-                raise BadInput(f"stop must hold non-empty strings, not {text!r}")
-        for token, bias in self.logit_bias.items():
-            self._check(f"logit_bias[{token}]", bias, -MAX_BIAS, MAX_BIAS)
-
-    @staticmethod
-    def _check(name: str, value: float, low: float, high: float, *, open_low: bool = False) -> None:
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not math.isfinite(value)
-        ):
-            raise BadInput(f"{name} must be a finite number, not {value!r}")
-        if not (low < value if open_low else low <= value) or value > high:
-            bounds = f"{'above' if open_low else 'from'} {low:g} to {high:g}"
-            raise BadInput(f"{name} must be {bounds}, not {value!r}")
+            self.seed = _count("seed", self.seed, -(1 << 63), (1 << 64) - 1)
+        for name in ("include_stop_str_in_output", "ignore_eos", "skip_special_tokens"):
+            if not isinstance(getattr(self, name), bool):
+                raise BadInput(f"{name} must be True or False, not {getattr(self, name)!r}")
+        self.stop = _texts("stop", self.stop)
+        self.stop_token_ids = _token_ids("stop_token_ids", self.stop_token_ids)
+        self.logit_bias = _biases(self.logit_bias)
 
     @property
     def greedy(self) -> bool:
         return self.temperature == 0.0
+
+
+def _number(name: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
+    """A finite number in its range. Raises `BadInput` naming the field."""
+    a_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not a_number or value != value:
+        raise BadInput(f"{name} must be a finite number, not {value!r}")
+    if not (low < value if open_low else low <= value) or value > high:
+        bounds = f"{'above' if open_low else 'from'} {low:g} to {high:g}"
+        raise BadInput(f"{name} must be {bounds}, not {value!r}")
+    return float(value)
+
+
+def _count(name: str, value: Any, low: int, high: int) -> int:
+    """A whole number in its range. Raises `BadInput` naming the field."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise BadInput(f"{name} must be a whole number, not {value!r}")
+    count = operator.index(value)
+    if not low <= count <= high:
+        raise BadInput(f"{name} must be from {low} to {high}, not {count}")
+    return count
+
+
+def _texts(name: str, given: Any) -> tuple[str, ...]:
+    texts = (given,) if isinstance(given, str) else _items(name, given, "strings")
+    for text in texts:
+        if not isinstance(text, str) or not text:
+            raise BadInput(f"{name} must hold non-empty strings, not {text!r}")
+    return texts
+
+
+def _token_ids(name: str, given: Any) -> tuple[int, ...]:
+    return tuple(
+        _count(f"{name}: a token id", token, 0, MAX_COUNT)
+        for token in _items(name, given, "token ids")
+    )
+
+
+def _items(name: str, given: Any, of: str) -> tuple[Any, ...]:
+    if given is None:
+        return ()
+    if isinstance(given, bytes | bytearray | str | Mapping) or not isinstance(given, Iterable):
+        raise BadInput(f"{name} must be a list of {of}, not {given!r}")
+    return tuple(given)
+
+
+def _biases(given: Any) -> dict[int, float]:
+    """Token id to bias. Ids may be written out, as JSON has no other keys."""
+    if given is not None and not isinstance(given, Mapping):
+        raise BadInput(f"logit_bias must map token ids to numbers, not {given!r}")
+    biases = {}
+    for key, bias in (given or {}).items():
+        written = isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < 11
+        token = _count(
+            f"logit_bias[{key!r}]: a token id", int(key) if written else key, 0, MAX_COUNT
+        )
+        biases[token] = _number(f"logit_bias[{token}]", bias, -MAX_BIAS, MAX_BIAS)
+    return biases

@@ -254,7 +254,7 @@ def test_bad_prompts_are_refused(llm: LLM, prompt: Any, message: str) -> None:
         ({"logit_bias": {264: 1.0}}, r"logit_bias\[264\]"),
         ({"logit_bias": {-1: 1.0}}, r"logit_bias\[-1\]"),
         ({"stop_token_ids": [999]}, "stop_token_ids: 999"),
-        ({"stop_token_ids": ["a"]}, "stop_token_ids: a token id is a whole number"),
+        ({"stop_token_ids": ["a"]}, "stop_token_ids: a token id must be a whole number"),
     ],
 )
 def test_parameters_this_vocabulary_cannot_honour(
