@@ -55,6 +55,16 @@ def test_fusing_changes_no_bit(architecture: str) -> None:
         assert same_bits(logits(fused, tokens), logits(plain, tokens))
 
 
+@pytest.mark.parametrize("architecture", CONFIGS)
+def test_rows_nobody_asks_for_change_no_bit(architecture: str) -> None:
+    """They are left out after the last attention."""
+    model, tokens = tiny_model(architecture, NativeOps(threads=2), TensorType.Q8_0), tokens_of(37)
+    cache = model.ops.new_cache(model.spec, 3, 16)
+    for n_logits in (1, 2, 20):
+        plan = Plan((Span(0, 0, tokens, (0, 1, 2), n_logits),), 16)
+        assert same_bits(np.array(model.forward(plan, cache)), logits(model, tokens)[-n_logits:])
+
+
 def test_fusing_leaves_eight_stages_a_layer() -> None:
     """Norm, qkv, rope and store, attention, output, norm, gate and up, down."""
     model = tiny_model("LlamaForCausalLM", NativeOps(threads=1), TensorType.Q8_0)
