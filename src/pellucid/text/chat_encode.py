@@ -97,9 +97,9 @@ class _Guard:
         if safe == text and self._quoted(text):
             return text  # a word the template itself compares with
         lengths = range(1, min(len(text), self._control.longest) + 1)
-        if any(text[:n] in self._control.tails for n in lengths) or self._control.holds(text):
+        if self._control.holds(text) or any(self._control.ends(text[:n]) for n in lengths):
             safe = self._mark + safe
-        if any(text[-n:] in self._control.heads for n in lengths):
+        if any(self._control.begins(text[-n:]) for n in lengths):
             safe += self._mark
         return safe
 
@@ -113,12 +113,7 @@ class _Guard:
     def _broken(self, text: str) -> str:
         """Every control token in `text`, overlapping ones too, has a mark after its first
         character. Tokens of one character are stood in for."""
-        pieces, done = [], 0
-        for start in self._control.starts(text):
-            pieces.append(text[done : start + 1])
-            done = start + 1
-        pieces.append(text[done:])
-        return self._mark.join(pieces).translate(self._translation)
+        return self._control.break_up(text, self._mark).translate(self._translation)
 
     def _quoted(self, text: str) -> bool:
         return f"'{text}'" in self._source or f'"{text}"' in self._source

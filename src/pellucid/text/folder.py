@@ -110,7 +110,7 @@ def _vocabulary(file: Path, library: Library, added: Mapping[int, LibraryToken])
             )
         tokens[token_id] = token
         kinds[token_id] = int(TokenKind.NORMAL)
-    if getattr(library.model, "byte_fallback", False):
+    if any(part["type"] == "ByteFallback" for part in _parts(library.decoder)):
         for byte in range(256):
             token_id = id_of.get(f"<0x{byte:02X}>", -1)
             if token_id >= 0:

@@ -70,7 +70,7 @@ def _rank_encoder(source: GgufTokenizer, rule: PreTokenizer) -> Encoder:
     except Exception:
         model = _bpe(tokens, _usable_merges(source, tokens), rule)
     library = Library(model)
-    splits = [_split(split) for split in rule.splits]
+    splits = [split_rule(split) for split in rule.splits]
     if rule.byte_level:
         splits.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
     library.pre_tokenizer = pre_tokenizers.Sequence(splits)
@@ -79,7 +79,7 @@ def _rank_encoder(source: GgufTokenizer, rule: PreTokenizer) -> Encoder:
     return LibraryEncoder(library)
 
 
-def _split(split: str | Cut) -> pre_tokenizers.PreTokenizer:
+def split_rule(split: str | Cut) -> pre_tokenizers.PreTokenizer:
     if isinstance(split, Cut):
         return pre_tokenizers.Split(Regex(split.pattern), "merged_with_next")
     return pre_tokenizers.Split(Regex(split), "isolated")

@@ -168,7 +168,7 @@ class Tokenizer:
         for fragment in self._split(text, parse_special):
             start = fragment.start
             if fragment.token is not None:
-                pieces.append(self._piece(fragment.token.id, start, start + len(fragment.text)))
+                pieces.append(self._piece(fragment.token.id, start, fragment.end))
                 continue
             ids, spans = self._encoder.spans(fragment.text, start == 0)
             for token, (left, right) in zip(ids, spans, strict=True):
@@ -181,14 +181,21 @@ class Tokenizer:
     def merge_steps(self, text: str | bytes, *, parse_special: bool = False) -> list[MergedPiece]:
         """How `text` becomes tokens: each stretch that merges by itself, with every merge in the
         order BPE applies it. Raises `BadInput` when the vocabulary is not built of merges."""
-        pieces = []
-        for fragment in self._split(as_text(text), parse_special):
+        text = as_text(text)
+        pieces: list[MergedPiece] = []
+        for fragment in self._split(text, parse_special):
             if fragment.token is not None:
                 pieces.append(one_token(fragment.text, fragment.start, fragment.token.id))
                 continue
             for piece in self._merger.pieces(fragment.text, fragment.start == 0):
                 start, end = piece.start + fragment.start, piece.end + fragment.start
                 pieces.append(replace(piece, start=start, end=end))
+        ids = [token for piece in pieces for token in piece.ids]
+        if ids != self.encode(text, parse_special=parse_special, add_special=False):
+            raise BadInput(
+                "the merges of this text cannot be shown one by one: the tokenizer normalises it "
+                "together with an added token in it"
+            )
         return pieces
 
     @cached_property
