@@ -92,27 +92,22 @@ void multiply(const PackedWeight& weight, nb::handle x, Output out, std::optiona
                   static_cast<int64_t>(out.shape(1)), add, group_begin, end);
 }
 
-std::vector<double> time_products(const std::vector<const PackedWeight*>& weights, nb::handle x,
-                                  int threads, int passes) {
+std::vector<double> time_all(const std::vector<const PackedWeight*>& weights, nb::handle x, int threads,
+                             int passes) {
   const Activations rows = view_of(x);
-  if (weights.empty() || threads < 1 || passes < 1)
-    throw std::invalid_argument("weights, threads and passes must each be at least one");
+  if (passes < 1) throw std::invalid_argument("passes is " + std::to_string(passes));
   int64_t ldo = 0;
   for (const PackedWeight* weight : weights) {
     if (!weight) throw std::invalid_argument("weights holds None");
     if (weight->k != rows.k) throw std::invalid_argument("weights and x differ in k");
+    if ((weight->activations == ActivationKind::int8) != (rows.blocks != nullptr))
+      throw std::invalid_argument("x is not of the kind that the weights want");
     ldo = std::max(ldo, weight->n_out);
   }
   std::vector<float> out(static_cast<size_t>(rows.rows * ldo));
   nb::gil_scoped_release release;
-  return matmul::time_products(weights, rows, out.data(), ldo, threads, passes);
-}
-
-std::vector<double> time_reads(int64_t bytes, int threads, int passes) {
-  if (bytes < 8 || threads < 1 || passes < 1)
-    throw std::invalid_argument("bytes, threads and passes must each be positive");
-  nb::gil_scoped_release release;
-  return matmul::time_reads(bytes, threads, passes);
+  Pool pool(threads);
+  return time_products(pool, weights, rows, out.data(), ldo, passes);
 }
 
 }  // namespace
@@ -139,10 +134,8 @@ void bind_matmul(nb::module_& parent) {
   m.def("pack", &pack, nb::arg("type"), nb::arg("raw"), nb::arg("n_out"), nb::arg("k"),
         nb::arg("simd") = "", nb::arg("arena").none() = nb::none(),
         "Packs the rows of a tensor of a GGUF type; `raw` is uint8 [bytes].");
-  m.def("time_products", &time_products, nb::arg("weights"), nb::arg("x"), nb::arg("threads"),
-        nb::arg("passes"), "Seconds of each pass over the weights.");
-  m.def("time_reads", &time_reads, nb::arg("bytes"), nb::arg("threads"), nb::arg("passes"),
-        "Seconds of each plain read of a buffer.");
+  m.def("time_products", &time_all, nb::arg("weights"), nb::arg("x"), nb::arg("threads"),
+        nb::arg("passes"), "Seconds of each pass over the weights by a pool of threads.");
   m.def("considered", [] {
     std::vector<std::tuple<std::string, bool, std::string>> all;
     for (const SimdChoice& c : simd_considered()) all.emplace_back(simd_name(c.simd), c.usable, c.why);

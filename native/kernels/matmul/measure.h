@@ -1,20 +1,18 @@
-// Timing of matrix products and of plain reads, from inside, so that Python is not in the figures.
+// Timing of matrix products from inside, so that Python is not in the figures.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "core/pool.h"
 #include "kernels/matmul/matmul.h"
 
-namespace pellucid::matmul {
+namespace pellucid {
 
-// Seconds for each of `passes` passes over `weights`, the groups of each split over `threads` threads
-// that meet after each weight. out: [rows][max n_out].
-std::vector<double> time_products(const std::vector<const PackedWeight*>& weights,
-                                  const Activations& x, float* out, int64_t ldo, int threads,
-                                  int passes);
+// Seconds of each of `passes` passes over `weights` by all threads of `pool`, who meet after each
+// weight, as they do in a step. Several weights of the same shape show what reading them from
+// memory costs. out: [rows][ldo], ldo at least every n_out.
+std::vector<double> time_products(Pool& pool, const std::vector<const PackedWeight*>& weights,
+                                  const Activations& x, float* out, int64_t ldo, int passes);
 
-// Seconds for each of `passes` plain reads of a buffer of `bytes` bytes by `threads` threads.
-std::vector<double> time_reads(int64_t bytes, int threads, int passes);
-
-}  // namespace pellucid::matmul
+}  // namespace pellucid
