@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from pellucid import LLM
 
 Backend = Annotated[
-    str | None, typer.Option("--backend", help="What computes. [reference]", show_default=False)
+    str | None,
+    typer.Option("--backend", help="What computes: reference or native.", show_default=False),
 ]
 Threads = Annotated[
     int | None, typer.Option("--threads", help="Threads to compute with.", show_default=False)

@@ -17,6 +17,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from pellucid import __version__
+from pellucid.cli.bench import bench
 from pellucid.cli.chat import chat
 from pellucid.cli.inspect_model import inspect_model
 from pellucid.cli.list_models import list_models
@@ -24,6 +25,7 @@ from pellucid.cli.output import ReaderLeftError
 from pellucid.cli.pull import pull
 from pellucid.cli.run import run
 from pellucid.cli.tokenize import tokenize
+from pellucid.cli.train_tokenizer import train_tokenizer
 from pellucid.core.errors import PellucidError
 
 FAILED = 1
@@ -45,9 +47,11 @@ app = typer.Typer(
 app.command("run")(run)
 app.command("chat")(chat)
 app.command("tokenize")(tokenize)
+app.command("train-tokenizer")(train_tokenizer)
 app.command("inspect")(inspect_model)
 app.command("pull")(pull)
 app.command("list")(list_models)
+app.command("bench")(bench)
 
 
 def _print_version(wanted: bool) -> None:

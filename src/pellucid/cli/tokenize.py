@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,12 +15,13 @@ from pellucid.cli.arguments import (
     split_words,
     text_or_input,
 )
+from pellucid.cli.merges import draw_merges
 from pellucid.cli.output import printable, table, write, write_json
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pellucid.text import Piece, Tokenizer
+    from pellucid.text import MergedPiece, Piece, Tokenizer
 
 
 def tokenize(
@@ -35,6 +37,9 @@ def tokenize(
         bool,
         typer.Option("--bos/--no-bos", help="Add what the file adds around a text: BOS, EOS."),
     ] = True,
+    merges: Annotated[
+        bool, typer.Option("--merges", help="Show every merge in the order BPE applies them.")
+    ] = False,
     offline: OfflineOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -46,16 +51,11 @@ def tokenize(
     data = text_or_input(text, "text")
     tokenizer = open_tokenizer(find_model(name, offline))
     pieces = tokenizer.pieces(data, parse_special=special, add_special=added)
+    steps = tokenizer.merge_steps(data, parse_special=special) if merges else None
     if json:
-        write_json(
-            {
-                "ids": [piece.id for piece in pieces],
-                "pieces": [piece.text for piece in pieces],
-                "offsets": [[piece.start, piece.end] for piece in pieces],
-            }
-        )
-        return
-    write(_drawn(pieces))
+        write_json(_as_json(pieces, steps))
+    else:
+        write(_drawn(pieces) if steps is None else draw_merges(steps) + _drawn(pieces))
 
 
 def open_tokenizer(path: Path) -> Tokenizer:
@@ -69,6 +69,17 @@ def open_tokenizer(path: Path) -> Tokenizer:
         return Tokenizer.from_folder(path.parent)
     with open_checkpoint(path) as checkpoint:
         return Tokenizer.from_gguf(checkpoint.metadata, checkpoint.path)
+
+
+def _as_json(pieces: list[Piece], steps: list[MergedPiece] | None) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "ids": [piece.id for piece in pieces],
+        "pieces": [piece.text for piece in pieces],
+        "offsets": [[piece.start, piece.end] for piece in pieces],
+    }
+    if steps is not None:
+        answer["merges"] = [asdict(piece) for piece in steps]
+    return answer
 
 
 def _drawn(pieces: list[Piece]) -> str:

@@ -16,7 +16,7 @@ from pellucid.core.errors import BadInput, FetchError, PellucidError
 from tests.python.cli.conftest import Ended
 
 Command = Callable[..., Ended]
-COMMANDS = ("run", "chat", "tokenize", "inspect", "pull", "list")
+COMMANDS = ("run", "chat", "tokenize", "train-tokenizer", "inspect", "pull", "list")
 
 
 def test_says_its_version(command: Command) -> None:
