@@ -3,6 +3,7 @@
 
 #include "kernels/matmul/bindings.h"
 #include "kernels/peaks/bindings.h"
+#include "kernels/sampling/bindings.h"
 #include "machine.h"
 #include "program/bindings.h"
 
@@ -21,5 +22,6 @@ NB_MODULE(_native, m) {
       "Instruction-set extensions the kernels choose by: name -> offered by this processor.");
   pellucid::bind_matmul(m);
   pellucid::bind_program(m);
+  pellucid::bind_sampling(m);
   pellucid::bind_peaks(m);  // after the pool it takes
 }

@@ -68,7 +68,9 @@ void ExpertsStage::run(const Frame& frame, Worker& worker) const {
 
 void ExpertsStage::choose(const Frame& frame, int64_t row, float* space) const {
   const int64_t n = router_logits_.width;
-  const float total = frame.kernels.rows->softmax_terms(frame.row(router_logits_, row), n, space);
+  const float* logits = frame.row(router_logits_, row);
+  const float largest = *std::max_element(logits, logits + n);
+  const float total = frame.kernels.rows->weights(logits, largest, 1.0f, n, space);
   int32_t* chosen = work_.chosen.data() + row * settings_.n_used;
   float* share = work_.share.data() + row * settings_.n_used;
   float sum = 0.0f;

@@ -118,7 +118,8 @@ int main() {
   compare_rows("gelu_tanh_mul", [&](const RowKernels& f, const V& x, const V& z, V& y) { f.gelu_tanh_mul(x.data(), z.data(), n(x), y.data()); });
   compare_rows("softcap", [&](const RowKernels& f, const V& x, const V&, V& y) { f.softcap(x.data(), 5.0f, n(x), y.data()); });
   compare_rows("clamp", [&](const RowKernels& f, const V& x, const V&, V& y) { f.clamp(x.data(), 0.5f, n(x), y.data()); });
-  compare_rows("softmax_terms", [&](const RowKernels& f, const V& x, const V&, V& y) { y[0] += f.softmax_terms(x.data(), n(x), y.data()); });
+  compare_rows("largest", [&](const RowKernels& f, const V& x, const V&, V& y) { bool numbers; y[0] += f.largest(x.data(), n(x), &numbers); y[0] += numbers; });
+  compare_rows("weights", [&](const RowKernels& f, const V& x, const V&, V& y) { y[0] += f.weights(x.data(), 3.0f, 0.7f, n(x), y.data()); });
   for (KvType type : {KvType::f16, KvType::f32}) {
     compare_attention(type, 64, 0.0f, 0, false);
     compare_attention(type, 20, 4.0f, 33, true);

@@ -28,8 +28,13 @@ struct RowKernels {
   void (*softcap)(const float* x, float cap, int64_t n, float* y);
   // y += factor * x, rounded once
   void (*add_scaled)(const float* x, float factor, int64_t n, float* y);
-  // y = e^(x - max x), and the sum of y
-  float (*softmax_terms)(const float* x, int64_t n, float* y);
+  // y = e^((x - largest) factor), and the sum of y
+  float (*weights)(const float* x, float largest, float factor, int64_t n, float* y);
+  // The largest of x; `numbers` tells whether none is NaN or +infinity.
+  float (*largest)(const float* x, int64_t n, bool* numbers);
+  // For each 256 of x, n a multiple of that, 16 peaks: the j-th is the largest of x[j], x[16 + j],
+  // x[32 + j], ... of these 256.
+  void (*peaks)(const float* x, int64_t n, float* peaks);
 };
 
 extern const RowKernels kRowKernelsGeneric;

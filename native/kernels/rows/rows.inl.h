@@ -118,16 +118,34 @@ void add_scaled(const float* x, float factor, int64_t n, float* y) {
   map(x, y, n, y, [&](F32x16 v, F32x16 w) { return fma(splat(factor), v, w); });
 }
 
-float softmax_terms(const float* x, int64_t n, float* y) {
-  float largest = x[0];
-  for (int64_t i = 1; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
-  map(x, n, y, [&](F32x16 v) { return exp(v - splat(largest)); });
+float weights(const float* x, float largest, float factor, int64_t n, float* y) {
+  map(x, n, y, [&](F32x16 v) { return exp((v - splat(largest)) * splat(factor)); });
   return sum_of(n, [&](F32x16 s, int64_t i, int count) { return s + load_run(y + i, count); });
 }
 
+float largest(const float* x, int64_t n, bool* numbers) {
+  const F32x16 end = splat(__builtin_inff());
+  F32x16 most = zero() - end, strange = zero();
+  by_sixteen(n, [&](int64_t i, int count) {
+    const F32x16 v = count == 16 ? load(x + i) : select(lanes(0, count), load(x + i, count), zero() - end);
+    most = max(v, most);
+    strange = select(less(v, end), strange, splat(1.0f));
+  });
+  *numbers = sum(strange) == 0.0f;
+  return max_lane(most);
+}
+
+void peaks(const float* x, int64_t n, float* peaks) {
+  for (; n > 0; n -= 256, x += 256, peaks += 16) {
+    F32x16 most = load(x);
+    for (int j = 16; j < 256; j += 16) most = max(most, load(x + j));
+    store(peaks, most);
+  }
+}
+
 constexpr RowKernels kRowKernels = {
-    rms_norm, layer_norm, rope,  gelu_row, gelu_tanh_row, silu_mul,      gelu_tanh_mul,
-    add,      scale,      clamp, softcap,  add_scaled,    softmax_terms,
+    rms_norm, layer_norm, rope,    gelu_row,   gelu_tanh_row, silu_mul, gelu_tanh_mul, add,
+    scale,    clamp,      softcap, add_scaled, weights,       largest,  peaks,
 };
 
 }  // namespace pellucid::PELLUCID_ISA

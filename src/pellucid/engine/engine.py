@@ -179,20 +179,29 @@ class Engine:
 
     def _choose(self, plan: Plan, logits: Float32) -> dict[int, TokenChoice]:
         """A choice for each sequence that has its logits, sequence id to choice."""
-        choices: dict[int, TokenChoice] = {}
+        waiting: list[int] = []
+        rows: list[int] = []  # of the waiting sequences' last logits
         row = 0
         for span in plan.spans:
-            rows = logits[row : row + span.n_logits]
             row += span.n_logits
             if span.sequence in self._scorings:
-                self._keep(span, rows)
+                self._keep(span, logits[row - span.n_logits : row])
             elif span.n_logits and span.sequence in self._jobs:
-                job = self._jobs[span.sequence]
-                try:
-                    choices[span.sequence] = self._sampler.choose(rows[-1], job.answer.draw())
-                except PellucidError as error:  # its own request's trouble, and no other's
-                    job.generation.error = error
-                    self._end(job.generation)
+                waiting.append(span.sequence)
+                rows.append(row - 1)
+        draws = [self._jobs[sequence].answer.draw() for sequence in waiting]
+        choices: dict[int, TokenChoice] = {}
+        for sequence, choice in zip(
+            waiting, self._sampler.choose_rows(logits, rows, draws), strict=True
+        ):
+            if sequence not in self._jobs:  # a sibling's trouble ended its request
+                continue
+            if isinstance(choice, PellucidError):  # its own request's trouble, and no other's
+                generation = self._jobs[sequence].generation
+                generation.error = choice
+                self._end(generation)
+            else:
+                choices[sequence] = choice
         return choices
 
     def _keep(self, span: Span, rows: Float32) -> None:

@@ -32,6 +32,7 @@ from pellucid.engine.stream import Stream
 from pellucid.hub import DEFAULT_MODEL, Progress, SilentProgress, resolve
 from pellucid.ops import backend as make_ops
 from pellucid.sampling import Sampler, sample_seed
+from pellucid.sampling.rows import RowsSampler
 from pellucid.text import Tokenizer
 
 
@@ -98,7 +99,8 @@ class LLM:
         self._conversations = Conversations(loaded.tokenizer, loaded.templates)
         self._defaults = loaded.defaults
         self._inputs = Inputs(self.tokenizer, self.spec.vocab_size, self.max_model_len)
-        sampler = Sampler(tokens_of(self.tokenizer, self.spec.vocab_size))
+        sampler_of = RowsSampler if backend == "native" else Sampler
+        sampler = sampler_of(tokens_of(self.tokenizer, self.spec.vocab_size))
         self._engine: Engine | None = Engine(loaded.model, self.tokenizer, loaded.limits, sampler)
         self._requests = itertools.count()
 

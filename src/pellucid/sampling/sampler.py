@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +44,7 @@ class Sampler:
 
     def __init__(self, is_token: NDArray[np.bool_] | None = None) -> None:
         missing = None if is_token is None else np.flatnonzero(~is_token)
-        self._not_tokens = missing if missing is not None and len(missing) else None
+        self.not_tokens = missing if missing is not None and len(missing) else None
 
     def choose(self, logits: Float32, draw: Draw) -> TokenChoice:
         """The next token from one row of logits, float32 [vocabulary].
@@ -57,11 +58,23 @@ class Sampler:
         token = _pick(row, draw)
         if draw.params.logprobs is None:
             return TokenChoice(token)
-        return describe(logits, token, draw.params.logprobs, self._not_tokens)
+        return describe(logits, token, draw.params.logprobs, self.not_tokens)
+
+    def choose_rows(
+        self, logits: Float32, rows: Sequence[int], draws: Sequence[Draw]
+    ) -> list[TokenChoice | PellucidError]:
+        """For each of `rows` of logits, float32 [R, vocabulary], what `choose` gives or raises."""
+        choices: list[TokenChoice | PellucidError] = []
+        for row, draw in zip(rows, draws, strict=True):
+            try:
+                choices.append(self.choose(logits[row], draw))
+            except PellucidError as error:
+                choices.append(error)
+        return choices
 
     def _mask(self, row: Row, draw: Draw) -> None:
-        if self._not_tokens is not None:
-            row[self._not_tokens] = -np.inf
+        if self.not_tokens is not None:
+            row[self.not_tokens] = -np.inf
         if draw.history.generated < draw.params.min_tokens:
             # A tokenizer may name ends that the model has no row for.
             row[[token for token in draw.end_ids if token < len(row)]] = -np.inf

@@ -1,0 +1,127 @@
+"""Many rows at once in native code: the rules of `Sampler`, without a loop over rows of scores.
+
+What depends on a request's history (bias, penalties, bans) touches few tokens and is worked out
+here; the passes over whole vocabularies are native. Rows that ask for log-probabilities, or for a
+bias that leaves named tokens alone, go to `Sampler.choose`, and so do rows that end in an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid import _native
+from pellucid.core.errors import PellucidError
+from pellucid.core.outputs import TokenChoice
+from pellucid.core.params import MAX_BIAS
+from pellucid.sampling.sampler import Draw, Sampler
+from pellucid.sampling.stages import add_bias, penalise
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Ids = NDArray[np.int64]
+
+_NO_IDS, _NO_SCORES = np.empty(0, np.int64), np.empty(0, np.float64)
+
+
+class RowsSampler(Sampler):
+    """A `Sampler` that is quick at many rows; what it chooses is what a plain one would."""
+
+    def __init__(self, is_token: NDArray[np.bool_] | None = None) -> None:
+        super().__init__(is_token)
+        banned = self.not_tokens
+        self._banned = np.empty(0, np.int32) if banned is None else banned.astype(np.int32)
+        self._space = np.empty(0, np.float64)
+
+    def choose_rows(
+        self, logits: Float32, rows: Sequence[int], draws: Sequence[Draw]
+    ) -> list[TokenChoice | PellucidError]:
+        """For each of `rows` of logits, float32 [R, vocabulary], what `Sampler.choose` gives or
+        raises."""
+        quick = [i for i, draw in enumerate(draws) if _is_quick(draw)]
+        tokens = self._native(logits, [rows[i] for i in quick], [draws[i] for i in quick])
+        choices: list[TokenChoice | PellucidError | None] = [None] * len(draws)
+        for i, token in zip(quick, tokens.tolist(), strict=True):
+            if token >= 0:
+                choices[i] = TokenChoice(token)
+        slow = [i for i, choice in enumerate(choices) if choice is None]
+        found = super().choose_rows(logits, [rows[i] for i in slow], [draws[i] for i in slow])
+        for i, choice in zip(slow, found, strict=True):
+            choices[i] = choice
+        return [choice for choice in choices if choice is not None]
+
+    def _native(
+        self, logits: Float32, rows: Sequence[int], draws: Sequence[Draw]
+    ) -> NDArray[np.int32]:
+        edits = [self._edits(logits[row], draw) for row, draw in zip(rows, draws, strict=True)]
+        ends = np.cumsum([len(ids) for ids, _ in edits], dtype=np.int64)
+
+        def column(values: list[Any], type: type[np.generic]) -> NDArray[Any]:
+            return np.array(values, type)
+
+        params = [draw.params for draw in draws]
+        result: NDArray[np.int32] = _native.sampling.choose(
+            np.ascontiguousarray(logits),
+            column(list(rows), np.int64),
+            self._banned,
+            ends,
+            np.concatenate([_NO_IDS, *(ids for ids, _ in edits)], dtype=np.int32),
+            np.concatenate([_NO_SCORES, *(scores for _, scores in edits)]),
+            column([0.0 if p.greedy else p.temperature for p in params], np.float64),
+            column([p.min_p for p in params], np.float64),
+            column([p.top_k for p in params], np.int64),
+            column([p.top_p for p in params], np.float64),
+            column([draw.seed % 2**64 for draw in draws], np.uint64),
+            column([draw.position for draw in draws], np.uint64),
+        )
+        return result
+
+    def _edits(self, row: Float32, draw: Draw) -> tuple[Ids, Float64]:
+        """The tokens whose scores are not the model's own, and their scores."""
+        params, history = draw.params, draw.history
+        if _is_plain(draw):
+            return _NO_IDS, _NO_SCORES
+        ids = [np.fromiter(params.logit_bias, np.int64, len(params.logit_bias))]
+        if params.repetition_penalty != 1.0:
+            ids.append(history.seen())
+        if params.frequency_penalty != 0.0 or params.presence_penalty != 0.0:
+            ids.append(history.output()[0])
+        ends = np.empty(0, np.int64)
+        if history.generated < params.min_tokens:
+            ends = np.array([token for token in draw.end_ids if token < len(row)], np.int64)
+            ids.append(ends)
+        touched = np.unique(np.concatenate(ids))
+        if len(self._space) != len(row):
+            self._space = np.empty(len(row))
+        scores = self._space  # only what is touched is ever read
+        scores[touched] = row[touched]
+        scores[self._banned] = -np.inf
+        scores[ends] = -np.inf
+        add_bias(scores, params.logit_bias)
+        penalise(
+            scores,
+            history,
+            params.repetition_penalty,
+            params.frequency_penalty,
+            params.presence_penalty,
+        )
+        return touched, scores[touched]
+
+
+def _is_plain(draw: Draw) -> bool:
+    params = draw.params
+    return not (
+        params.logit_bias
+        or params.repetition_penalty != 1.0
+        or params.frequency_penalty != 0.0
+        or params.presence_penalty != 0.0
+        or draw.history.generated < params.min_tokens
+    )
+
+
+def _is_quick(draw: Draw) -> bool:
+    params = draw.params
+    return params.logprobs is None and MAX_BIAS not in params.logit_bias.values()

@@ -1,0 +1,155 @@
+"""Native sampling against `Sampler`, which defines it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pellucid import _native
+from pellucid.core.errors import BadInput, PellucidError
+from pellucid.core.outputs import TokenChoice
+from pellucid.core.params import SamplingParams
+from pellucid.sampling import Draw, History, Sampler, uniform
+from pellucid.sampling.rows import RowsSampler
+
+VOCABULARY = 700
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**40))
+def test_the_same_random_numbers(seed: int, position: int) -> None:
+    assert _native.sampling.uniform(seed, position) == uniform(seed, position)
+
+
+ids = st.integers(0, VOCABULARY - 1)
+parameters = st.fixed_dictionaries(
+    {
+        "temperature": st.sampled_from([0.0, 1e-5, 0.3, 1.0, 1.7]),
+        "top_k": st.sampled_from([0, -1, 1, 3, 40, 600, 5000]),
+        "top_p": st.sampled_from([0.05, 0.5, 0.77, 0.95, 1.0]),
+        "min_p": st.sampled_from([0.0, 1e-4, 0.05, 0.4, 1.0]),
+        "repetition_penalty": st.sampled_from([0.8, 1.0, 1.25]),
+        "frequency_penalty": st.sampled_from([0.0, 0.3]),
+        "presence_penalty": st.sampled_from([0.0, -0.3]),
+        "logit_bias": st.dictionaries(
+            ids, st.sampled_from([-100.0, -1.0, 2.5, 20.0, 100.0]), max_size=3
+        ),
+        "min_tokens": st.integers(0, 6),
+        "logprobs": st.sampled_from([None, None, None, 2]),
+    }
+)
+
+
+def history_of(prompt: list[int], output: list[int]) -> History:
+    history = History(prompt)
+    for token in output:
+        history.append(token)
+    return history
+
+
+@st.composite
+def draws(draw: st.DrawFn) -> Draw:
+    params = SamplingParams(**draw(parameters))
+    history = history_of(draw(st.lists(ids, max_size=9)), draw(st.lists(ids, max_size=9)))
+    ends = tuple(draw(st.lists(st.integers(0, VOCABULARY + 5), max_size=2)))
+    return Draw(params, draw(st.integers(-5, 2**63)), draw(st.integers(0, 9999)), history, ends)
+
+
+def one_by_one(sampler: Sampler, row: Any, draw: Draw) -> TokenChoice | str:
+    try:
+        return sampler.choose(row, draw)
+    except PellucidError as error:
+        return str(error)
+
+
+@given(
+    st.lists(draws(), min_size=1, max_size=6),
+    st.integers(0, 2**31),
+    st.sampled_from(["spread", "near", "ties", "banned"]),
+)
+@settings(max_examples=300)
+def test_chooses_what_the_definition_does(chosen: list[Draw], seed: int, kind: str) -> None:
+    rng = np.random.default_rng(seed)
+    logits = (rng.standard_normal((8, VOCABULARY)) * 4).astype(np.float32)
+    if kind == "near":
+        logits *= np.float32(0.02)
+    if kind == "ties":
+        logits = np.round(logits / 2)
+    if kind == "banned":
+        logits[:, rng.random(VOCABULARY) < 0.97] = -np.inf
+    is_token = rng.random(VOCABULARY) < 0.9
+    sampler = Sampler(is_token)
+    rows = [int(r) for r in rng.integers(0, 8, len(chosen))]
+    together = RowsSampler(is_token).choose_rows(logits, rows, chosen)
+    for row, draw, choice in zip(rows, chosen, together, strict=True):
+        got = choice if isinstance(choice, TokenChoice) else str(choice)
+        assert got == one_by_one(sampler, logits[row], draw)
+
+
+@pytest.mark.parametrize("params", [
+    SamplingParams(temperature=1.0),
+    SamplingParams(temperature=0.8, top_p=0.9),
+    SamplingParams(temperature=1.3, top_k=50),
+    SamplingParams(temperature=1.0, min_p=0.02),
+], ids=["plain", "top_p", "top_k", "min_p"])  # fmt: skip
+def test_a_large_vocabulary(params: SamplingParams) -> None:
+    rng = np.random.default_rng(3)
+    logits = (rng.standard_normal((4, 151_937)) * 3).astype(np.float32)
+    sampler = Sampler()
+    draws = [Draw(params, seed, 17, History([])) for seed in range(40)]
+    rows = [i % 4 for i in range(40)]
+    together = RowsSampler().choose_rows(logits, rows, draws)
+    alone = [sampler.choose(logits[row], draw) for row, draw in zip(rows, draws, strict=True)]
+    assert together == alone
+    assert len({choice.token_id for choice in alone}) > 20
+
+
+def test_scores_that_are_no_distribution_and_bans_of_all() -> None:
+    logits = np.zeros((3, VOCABULARY), np.float32)
+    logits[0, 5] = np.nan
+    logits[1] = -np.inf
+    everything = dict.fromkeys(range(VOCABULARY), -100.0)
+    draws = [
+        Draw(SamplingParams(), 0, 3, History([])),
+        Draw(SamplingParams(temperature=1.0), 0, 4, History([])),
+        Draw(SamplingParams(logit_bias=everything), 0, 5, History([])),
+        Draw(SamplingParams(temperature=0.0), 0, 6, History([])),
+    ]
+    errors = RowsSampler().choose_rows(logits, [0, 1, 2, 2], draws)
+    assert "1 of 700 are NaN or infinite" in str(errors[0])
+    assert "every one is -inf" in str(errors[1])
+    assert isinstance(errors[2], BadInput) and "no token is left" in str(errors[2])
+    assert errors[3] == TokenChoice(0)
+
+
+def test_the_boundary_names_what_does_not_fit() -> None:
+    def call(**changes: Any) -> None:
+        given: dict[str, Any] = {
+            "logits": np.zeros((2, 9), np.float32),
+            "rows": np.array([0, 1]),
+            "banned": np.empty(0, np.int32),
+            "edit_ends": np.zeros(2, np.int64),
+            "edited": np.empty(0, np.int32),
+            "edited_scores": np.empty(0),
+            "temperature": np.zeros(2),
+            "min_p": np.zeros(2),
+            "top_k": np.zeros(2, np.int64),
+            "top_p": np.ones(2),
+            "seed": np.zeros(2, np.uint64),
+            "position": np.zeros(2, np.uint64),
+        }
+        _native.sampling.choose(**(given | changes))
+
+    call()
+    for name, value, message in (
+        ("rows", np.array([0, 2]), "row 2 of 2"),
+        ("banned", np.array([9], np.int32), "banned names token 9 of a vocabulary of 9"),
+        ("top_p", np.ones(3), "top_p has 3 values for 2 rows"),
+        ("edit_ends", np.array([1, 0]), "edit_ends is not ascending"),
+        ("edited_scores", np.zeros(1), "edited and edited_scores differ"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(**{name: value})
