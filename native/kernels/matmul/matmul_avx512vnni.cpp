@@ -112,7 +112,10 @@ INLINE void store(__m512 sum, int row, const Sink& sink) {
   _mm512_mask_storeu_ps(out, mask, sum);
 }
 
-constexpr int kAhead = 2048;  // bytes; at one row the weights come from memory
+// Bytes. With few rows weights come from memory: at one row this reads at 0.9 to 1.0 of the speed of a
+// plain read (0.7 without, 0.85 at 2048, no better at 8192), at four and eight rows 1.5 times as
+// fast as without.
+constexpr int kAhead = 4096;
 
 template <int bits, Params params, int rows>
 __attribute__((noinline)) void block_tile(const BlockTile& tile) {
@@ -129,9 +132,8 @@ __attribute__((noinline)) void block_tile(const BlockTile& tile) {
   }
   const uint8_t* codes = tile.codes;
   for (int64_t b = 0; b < tile.blocks; ++b, codes += kCodeBytes) {
-    if constexpr (rows <= 2)
-      for (int i = 0; i < kCodeBytes; i += 64)
-        _mm_prefetch(reinterpret_cast<const char*>(codes + kAhead + i), _MM_HINT_T0);
+    for (int i = 0; i < kCodeBytes; i += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(codes + kAhead + i), _MM_HINT_T0);
     __m512i low[rows], high[rows];
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
@@ -186,9 +188,8 @@ __attribute__((noinline)) void float_tile(const FloatTile& tile) {
   const uint8_t* w = tile.weights;
   const float* x = tile.x;
   for (int64_t k = 0; k + 2 <= tile.k; k += 2, w += 2 * kBytes, x += 2) {
-    if constexpr (rows <= 2)
-      for (int i = 0; i < 2 * kBytes; i += 64)
-        _mm_prefetch(reinterpret_cast<const char*>(w + kAhead + i), _MM_HINT_T0);
+    for (int i = 0; i < 2 * kBytes; i += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(w + kAhead + i), _MM_HINT_T0);
     const __m512 w0 = weights16<type>(w), w1 = weights16<type>(w + kBytes);
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
