@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import re
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from tokenizers import Tokenizer as Library
 
 from pellucid.core.errors import BadInput
 
 Span = tuple[int, int]
+
+MAX_RUN: Final = 4_000_000
+# The library's regular expressions give up, and panic, at ten million steps back in one match.
+_LONG_RUN: Final = re.compile(rf"\s{{{MAX_RUN}}}|\S{{{MAX_RUN}}}")
 
 
 class Encoder(Protocol):
@@ -36,6 +42,11 @@ class LibraryEncoder:
 
     def _encode(self, text: str, at_start: bool):  # type: ignore[no-untyped-def]
         library = self.library if at_start else self.later
+        if len(text) >= MAX_RUN and (run := _LONG_RUN.search(text)):
+            raise BadInput(
+                f"this text cannot be tokenized: from character {run.start()} on, {MAX_RUN} "
+                "characters follow each other without a change from blanks to others; break them up"
+            )
         try:
             return library.encode(text, add_special_tokens=False)
         except Exception as error:
@@ -48,3 +59,30 @@ class LibraryEncoder:
                 "this text cannot be tokenized: its repetitions exhaust the pre-tokenizer; "
                 "shorten them"
             ) from error
+
+
+class WholeLinesEncoder:
+    """Takes runs of newlines that are a token whole, whatever merges would make of them."""
+
+    def __init__(self, inner: Encoder, runs: Mapping[str, int]) -> None:
+        self.inner = inner
+        self._runs = runs
+
+    def ids(self, text: str, at_start: bool) -> list[int]:
+        return self.spans(text, at_start)[0]
+
+    def spans(self, text: str, at_start: bool) -> tuple[list[int], list[Span]]:
+        ids: list[int] = []
+        spans: list[Span] = []
+        position = 0
+        for part in re.split("(\n+)", text):
+            end = position + len(part)
+            if part in self._runs:
+                ids.append(self._runs[part])
+                spans.append((position, end))
+            elif part:
+                found, inner = self.inner.spans(part, at_start and position == 0)
+                ids += found
+                spans += [(position + start, position + stop) for start, stop in inner]
+            position = end
+        return ids, spans

@@ -9,7 +9,7 @@ from tokenizers import Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Library
 
 from pellucid.core.errors import BadInput, FormatError
-from pellucid.text.encoders import Encoder, LibraryEncoder
+from pellucid.text.encoders import Encoder, LibraryEncoder, WholeLinesEncoder
 from pellucid.text.gguf_vocab import PREFIX, GgufTokenizer
 from pellucid.text.merge_steps import Merger, RankMerger, ScoreMerger
 from pellucid.text.pieces import ScoreEncoder, ranked_merges, ranks_express
@@ -28,14 +28,14 @@ def build_encoder(source: GgufTokenizer) -> Encoder:
 
 def build_merger(source: GgufTokenizer, encoder: Encoder) -> Merger:
     """Raises `BadInput` when the vocabulary's model does not merge."""
-    if source.rule is not None and isinstance(encoder, LibraryEncoder):
+    inner = encoder.inner if isinstance(encoder, WholeLinesEncoder) else encoder
+    if source.rule is not None and isinstance(inner, LibraryEncoder):
         tokens = _text_tokens(source)
-        return RankMerger(
-            encoder.library,
-            [(left, right) for left, right in _split_merges(source) if left + right in tokens],
-            source.vocabulary,
-            source.rule.ignore_merges,
-        )
+        merges = [pair for pair in _split_merges(source) if "".join(pair) in tokens]
+        whole = tokens if source.rule.ignore_merges else {}
+        if source.rule.whole_newline_runs:
+            whole = _newline_runs(tokens)
+        return RankMerger(inner.library, merges, source.vocabulary, whole)
     if source.model == "t5":
         raise BadInput(
             "this tokenizer does not merge pairs: it is a unigram model, which chooses the "
@@ -76,7 +76,14 @@ def _rank_encoder(source: GgufTokenizer, rule: PreTokenizer) -> Encoder:
     library.pre_tokenizer = pre_tokenizers.Sequence(splits)
     if rule.escape_spaces:
         library.normalizer = normalizers.Replace(" ", SPACE_MARK)
-    return LibraryEncoder(library)
+    encoder = LibraryEncoder(library)
+    if not rule.whole_newline_runs:
+        return encoder
+    return WholeLinesEncoder(encoder, _newline_runs(tokens))
+
+
+def _newline_runs(tokens: dict[str, int]) -> dict[str, int]:
+    return {token: token_id for token, token_id in tokens.items() if not token.strip("\n")}
 
 
 def split_rule(split: str | Cut) -> pre_tokenizers.PreTokenizer:
@@ -138,7 +145,7 @@ def _score_encoder(source: GgufTokenizer) -> Encoder:
 
 # No token runs from a word into the next space: words merge apart, which the library remembers.
 _INNER_SPACE = re.compile(f"[^{SPACE_MARK}]{SPACE_MARK}")
-_WORD = f"{SPACE_MARK}*[^{SPACE_MARK}]+"
+_WORD = f"{SPACE_MARK}+[^{SPACE_MARK}]*|[^{SPACE_MARK}]+"
 
 
 def _escaping(space_prefix: bool) -> normalizers.Normalizer:
@@ -151,7 +158,8 @@ def _escaping(space_prefix: bool) -> normalizers.Normalizer:
 def piece_scores(source: GgufTokenizer) -> dict[str, float]:
     """Scores of the tokens that text may become by merging."""
     assert source.scores is not None
-    barred = (TokenKind.CONTROL, TokenKind.UNKNOWN, TokenKind.BYTE)
+    # User-defined tokens are cut out of the text before anything merges.
+    barred = (TokenKind.CONTROL, TokenKind.UNKNOWN, TokenKind.BYTE, TokenKind.USER_DEFINED)
     vocabulary = source.vocabulary
     return {
         token: score

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -53,21 +53,22 @@ class Merger(Protocol):
 
 
 class RankMerger:
-    """Merges by rank, over the pieces that the library's own pre-tokenizer cuts."""
+    """Merges by rank, over the pieces that the library's own pre-tokenizer cuts. Pieces in `whole`
+    are one token as they stand."""
 
     def __init__(
         self,
         library: Library,
         merges: Sequence[Sequence[str]],
         vocabulary: Vocabulary,
-        ignore_merges: bool,
+        whole: Mapping[str, int],
         later: Library | None = None,
         added: AddedTokens | None = None,
     ) -> None:
         self._library = library
         self._later = later or library
         self._vocabulary = vocabulary
-        self._ignore_merges = ignore_merges
+        self._whole = whole
         self._added = added or AddedTokens(())
         self._ranks: dict[tuple[str, str], int] = {}
         for rank, (left, right) in enumerate(merges):
@@ -97,8 +98,8 @@ class RankMerger:
         return [(word, span) for word, span, _ in splits if word]
 
     def _piece(self, word: str, text: str) -> MergedPiece:
-        if self._ignore_merges and word in self._vocabulary.id_of:
-            return one_token(text, 0, self._vocabulary.id_of[word])
+        if word in self._whole:
+            return one_token(text, 0, self._whole[word])
         symbols = _symbols(word, self._vocabulary)
         return merged_piece(
             text, symbols, lambda left, right: self._ranks.get((left, right)), self._vocabulary
@@ -139,7 +140,8 @@ def library_merger(
         )
     state = json.loads(library.model.__getstate__())
     merges = [m.split(" ", 1) if isinstance(m, str) else m for m in state["merges"]]
-    return RankMerger(library, merges, vocabulary, bool(state.get("ignore_merges")), later, added)
+    whole = vocabulary.id_of if state.get("ignore_merges") else {}
+    return RankMerger(library, merges, vocabulary, whole, later, added)
 
 
 def one_token(text: str, start: int, token_id: int) -> MergedPiece:

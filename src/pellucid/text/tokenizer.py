@@ -138,8 +138,10 @@ class Tokenizer:
         """Token ids of `text`. Control tokens spelled in it are text, unless `parse_special`.
         `add_special` adds BOS and EOS where the file says so.
 
-        In bytes, each byte that is not UTF-8 becomes U+FFFD. Raises `BadInput` at a lone
-        surrogate, which is no character.
+        In bytes, each byte that is not UTF-8 becomes U+FFFD. What a vocabulary has no token for
+        (some byte-level ones lack control characters) is left out, or is its unknown token, as
+        in every implementation of it. Raises `BadInput` at a lone surrogate, which is no
+        character, and at a run of millions of blanks or of anything but blanks.
         """
         ids = list(self._prefix_ids) if add_special else []
         ids += self.encode_fragment(as_text(text), parse_special=parse_special)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -118,6 +119,20 @@ def test_bos_and_eos_as_the_file_says() -> None:
     assert [piece.id for piece in tokenizer.pieces("")] == tokenizer.encode("")
 
 
+def test_gemma4_takes_runs_of_newlines_whole() -> None:
+    metadata = kind_metadata("gemma4")
+    tokens, types = metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.token_type"]
+    metadata["tokenizer.ggml.tokens"] = [*tokens, "\n" * 13]  # type: ignore[misc]
+    metadata["tokenizer.ggml.token_type"] = np.append(types, np.int32(1))  # type: ignore[arg-type]
+    tokenizer = Tokenizer.from_gguf(metadata, "f")
+    run, text = len(tokens), "a" + "\n" * 13 + "b"  # type: ignore[arg-type]
+    assert tokenizer.encode(text, add_special=False)[1:-1] == [run]
+    assert [piece.ids for piece in tokenizer.merge_steps(text)][1] == [run]
+    assert run not in tokenizer.encode("\n" * 14)
+    piece = tokenizer.pieces(text, add_special=False)[1]
+    assert (piece.start, piece.end) == (1, 14)
+
+
 def test_phi3_swallows_blanks_behind_its_special_tokens() -> None:
     metadata = kind_metadata("gpt-2") | {"general.name": "Phi-3 mini"}
     tokenizer = Tokenizer.from_gguf(metadata, "f")
@@ -142,6 +157,15 @@ def test_lone_surrogates_are_refused(text: str) -> None:
 def test_what_is_no_text_is_refused(text: object) -> None:
     with pytest.raises(BadInput, match="must be a string"):
         byte_tokenizer().encode(text)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("unit", [" ", "\n", "a"])
+def test_runs_that_would_make_the_library_panic_are_refused(
+    unit: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(BadInput, match="from character 0 on, 4000000 characters"):
+        kind_tokenizer("qwen2").encode(unit * 12_000_000)
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("token_id", [-1, 257, 1 << 40])
