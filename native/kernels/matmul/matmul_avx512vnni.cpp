@@ -183,24 +183,31 @@ template <TensorType type, int rows>
 __attribute__((noinline)) void float_tile(const FloatTile& tile) {
   constexpr int kBytes = type == TensorType::f32 ? 64 : 32;
   __m512 even[rows], odd[rows];
+  const float* x[rows];
 #pragma GCC unroll 16
-  for (int r = 0; r < rows; ++r) even[r] = odd[r] = _mm512_setzero_ps();
+  for (int r = 0; r < rows; ++r) {
+    even[r] = odd[r] = _mm512_setzero_ps();
+    x[r] = tile.x + r * tile.k;
+  }
   const uint8_t* w = tile.weights;
-  const float* x = tile.x;
-  for (int64_t k = 0; k + 2 <= tile.k; k += 2, w += 2 * kBytes, x += 2) {
+  for (int64_t k = 0; k + 2 <= tile.k; k += 2, w += 2 * kBytes) {
     for (int i = 0; i < 2 * kBytes; i += 64)
       _mm_prefetch(reinterpret_cast<const char*>(w + kAhead + i), _MM_HINT_T0);
     const __m512 w0 = weights16<type>(w), w1 = weights16<type>(w + kBytes);
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
-      even[r] = _mm512_fmadd_ps(w0, _mm512_set1_ps(x[r * tile.k]), even[r]);
-      odd[r] = _mm512_fmadd_ps(w1, _mm512_set1_ps(x[r * tile.k + 1]), odd[r]);
+      even[r] = _mm512_fmadd_ps(w0, _mm512_set1_ps(x[r][0]), even[r]);
+      odd[r] = _mm512_fmadd_ps(w1, _mm512_set1_ps(x[r][1]), odd[r]);
+      x[r] += 2;
+      // Or the compiler keeps one address for each row and k, more than there are registers.
+      asm("" : "+r"(x[r]));
     }
   }
-  if (tile.k % 2)
+  if (tile.k % 2) {
+    const __m512 last = weights16<type>(w);
 #pragma GCC unroll 16
-    for (int r = 0; r < rows; ++r)
-      even[r] = _mm512_fmadd_ps(weights16<type>(w), _mm512_set1_ps(x[r * tile.k]), even[r]);
+    for (int r = 0; r < rows; ++r) even[r] = _mm512_fmadd_ps(last, _mm512_set1_ps(x[r][0]), even[r]);
+  }
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) store(_mm512_add_ps(even[r], odd[r]), r, tile.sink);
 }
