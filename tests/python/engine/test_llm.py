@@ -313,6 +313,17 @@ def test_leaving_a_stream_returns_its_pages(llm: LLM) -> None:
     assert list(stream) == []
 
 
+def test_an_answer_cut_off_in_a_character_or_a_stop_string_keeps_all_its_text(llm: LLM) -> None:
+    """Whatever was held back comes out: the text is that of the tokens."""
+    half_a_character = SamplingParams(logit_bias={0xC3: 100}, stop=["never"])
+    half_a_stop = SamplingParams(logit_bias={ord("n"): 100}, stop=["nnnnever"])
+    for params, text in (half_a_character, "\ufffd"), (half_a_stop, "n"):
+        stream = llm.stream("hello", params)
+        assert next(stream).text == ""
+        stream.close()
+        assert stream.output().outputs[0].text == text
+
+
 def test_ctrl_c_in_a_step_ends_cleanly(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = llm._engine
     assert engine is not None
@@ -330,9 +341,45 @@ def test_ctrl_c_in_a_step_ends_cleanly(llm: LLM, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(engine, "_forward", interrupted)
     with pytest.raises(KeyboardInterrupt):
         llm.generate(["x" * 20, "y"], SamplingParams(ignore_eos=True))
+    assert (engine.scheduler.n_running, engine.scheduler.n_waiting) == (1, 0)
     # A stream that was open beside it has lost nothing.
     assert tokens_in(other) == expected
     assert unused_pages(llm)
+
+
+def test_one_that_fails_takes_its_call_along_and_no_other(llm: LLM) -> None:
+    engine = llm._engine
+    assert engine is not None
+    expected = answer(llm, ignore_eos=True).token_ids
+    other = llm.stream("hello", SamplingParams(temperature=0, ignore_eos=True))
+    nothing_left = SamplingParams(logit_bias=dict.fromkeys(range(264), -100.0))
+    with pytest.raises(PellucidError, match="no token is left"):
+        llm.generate(["x", "y"], [nothing_left, SamplingParams(ignore_eos=True)])
+    assert (engine.scheduler.n_running, engine.scheduler.n_waiting) == (1, 0)
+    assert tokens_in(other) == expected
+    assert unused_pages(llm)
+
+
+def test_a_step_cut_off_while_it_is_applied_ends_every_request(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Positions may have moved without their tokens: going on would answer something else."""
+    engine = llm._engine
+    assert engine is not None
+    other = llm.stream("hello", SamplingParams(temperature=0, ignore_eos=True))
+    next(other)
+
+    def interrupted(plan: Any, tokens: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine.scheduler, "apply", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        llm.generate("x")
+    monkeypatch.undo()
+    with pytest.raises(PellucidError, match="ask again"):
+        tokens_in(other)
+    assert unused_pages(llm)
+    assert answer(llm) == answer(llm)
 
 
 def test_a_stream_dropped_in_the_middle_of_a_step_ends_after_it(

@@ -52,6 +52,14 @@ def test_another_seed_or_position_gives_another_number(seed: int, position: int)
     assert uniform(seed, position + (1 << 32)) != u
 
 
+@given(seeds, positions)
+def test_a_number_is_the_top_53_bits_of_its_words(seed: int, position: int) -> None:
+    """Every bit a float64 of this interval can hold, so that other implementations can agree."""
+    low = (1 << 32) - 1
+    first, second, _, _ = philox((position & low, position >> 32, 0, 0), (seed & low, seed >> 32))
+    assert uniform(seed, position) * 2**53 == (first << 32 | second) >> 11
+
+
 def test_negative_seeds_are_taken_modulo_2_64() -> None:
     assert uniform(-1, 3) == uniform((1 << 64) - 1, 3)
 
