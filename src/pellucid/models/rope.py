@@ -105,8 +105,10 @@ def _yarn(parameters: Fields, trained: int, original: int) -> RopeScaling:
     parameters.only("truncate", True)
     factor = _stretch(parameters, trained / original)
     attention = _optional(parameters, "attention_factor")
-    scale, scale_all = _optional(parameters, "mscale"), _optional(parameters, "mscale_all_dim")
-    if attention is None and scale and scale_all:
+    scale, scale_all = (
+        parameters.number(key, 0.0, low=0.0, high=1e6) for key in ("mscale", "mscale_all_dim")
+    )
+    if attention is None and scale and scale_all:  # 0 is none
         attention = _yarn_attention(factor, scale) / _yarn_attention(factor, scale_all)
     return RopeScaling(
         "yarn",

@@ -119,6 +119,9 @@ def test_deepseeks_weights_of_yarns_sharpness() -> None:
     keys = {"factor": 4.0, "mscale": 0.7, "mscale_all_dim": 1.1}
     expected = (0.07 * math.log(4) + 1) / (0.11 * math.log(4) + 1)
     assert attention_factor(first({"type": "yarn", **keys}).scaling) == pytest.approx(expected)
+    own = first({"type": "yarn", "factor": 4.0})
+    for key in ("mscale", "mscale_all_dim"):
+        assert first({"type": "yarn", **keys, key: 0.0}) == own  # 0 is none
 
 
 @pytest.mark.parametrize(
