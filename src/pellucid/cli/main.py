@@ -9,6 +9,7 @@ A command module imports what it needs inside its function, so that `--help` is 
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -79,8 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _prepare_streams() -> None:
-    """Any text can be an answer, whatever the terminal's encoding; a closed stream is empty."""
+    """Any text can be asked and answered, whatever the terminal's encoding; a closed stream is
+    empty."""
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115, PTH123 - for the whole process
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace")
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name) or open(os.devnull, "w")  # noqa: SIM115, PTH123
         stream.reconfigure(encoding="utf-8", errors="replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from pellucid import __version__
 from pellucid.cli import list_models as list_module
+from pellucid.cli import main as main_module
 from pellucid.core.errors import BadInput, FetchError, PellucidError
 from tests.python.cli.conftest import Ended
 
@@ -158,6 +160,16 @@ def test_closed_and_full_streams(tmp_path: Path) -> None:
         full = in_shell("$PY -m pellucid list >/dev/full", tmp_path)
         assert full.returncode == 1
         assert full.stderr == "error: standard output: No space left on device\n"
+
+
+def test_bytes_of_standard_input_that_are_no_utf8_are_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether a command reads lines or bytes, and whatever the terminal's encoding is."""
+    bytes_in = io.BytesIO(b"\xff \xc3\xa9\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(bytes_in, "ascii", "surrogateescape"))
+    main_module._prepare_streams()
+    assert sys.stdin.readline() == "\ufffd \u00e9\n"
 
 
 def test_help_imports_nothing_heavy() -> None:
