@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cache/kv_cache.h"
@@ -65,5 +66,22 @@ struct Frame {
     return reinterpret_cast<ActivationBlock*>(slots[x.slot]) + r * (x.k / kBlock);
   }
 };
+
+struct StepArrays {
+  std::span<const int32_t> tokens, positions, logit_rows;
+  std::span<const int32_t> sequences;  // [n][4]: first row, length, start, number of pages
+  std::span<const int32_t> pages;      // of all sequences, one after the other
+};
+
+// What a model allows of a step.
+struct StepLimits {
+  int64_t vocabulary;
+  int64_t positions;
+  const std::vector<KvLayerShape>* layers;  // heads 0: the layer keeps nothing
+};
+
+// A frame with rows and sequences, neither kernels nor memory. Throws std::invalid_argument naming
+// what of the step does not fit the cache or the model.
+Frame make_frame(const StepArrays& step, const KvCache& cache, const StepLimits& limits);
 
 }  // namespace pellucid

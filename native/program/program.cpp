@@ -326,78 +326,6 @@ int64_t Program::rope_positions(int table) const {
 
 // Running
 
-Frame Program::frame_of(const StepArrays& step, const KvCache& cache) const {
-  Frame frame;
-  frame.kernels = kernels_;
-  const auto n_tokens = static_cast<int64_t>(step.tokens.size());
-  frame.n_rows[0] = n_tokens;
-  frame.n_rows[1] = static_cast<int64_t>(step.logit_rows.size());
-  frame.tokens = step.tokens.data();
-  frame.positions = step.positions.data();
-  frame.logit_rows = step.logit_rows.data();
-  frame.cache = &cache;
-  if (step.positions.size() != step.tokens.size())
-    refuse("step: " + str(static_cast<int64_t>(step.positions.size())) + " positions for " +
-           str(n_tokens) + " tokens");
-  if (step.sequences.size() % 4) refuse("step: sequences are not rows of 4");
-  if (cache.layers().size() < kv_layers_.size())
-    refuse("step: the cache has " + str(static_cast<int64_t>(cache.layers().size())) +
-           " layers, the model " + str(static_cast<int64_t>(kv_layers_.size())));
-  for (size_t i = 0; i < kv_layers_.size(); ++i) {
-    const KvLayer& layer = cache.layers()[i];
-    if (kv_layers_[i].n_kv_heads != 0 && (layer.n_kv_heads != kv_layers_[i].n_kv_heads ||
-                                          layer.head_dim != kv_layers_[i].head_dim))
-      refuse("step: layer " + str(static_cast<int64_t>(i)) + " of the cache holds " +
-             str(layer.n_kv_heads) + " heads of " + str(layer.head_dim) + ", the model's " +
-             str(kv_layers_[i].n_kv_heads) + " of " + str(kv_layers_[i].head_dim));
-  }
-  int64_t most = least_table_rows_[1];
-  for (const auto& table : rope_tables_) most = std::min(most, table.positions());
-  for (int64_t r = 0; r < n_tokens; ++r) {
-    if (step.tokens[r] < 0 || step.tokens[r] >= least_table_rows_[0])
-      refuse("step: token " + str(step.tokens[r]) + " at row " + str(r) + " is not in the vocabulary of " +
-             str(least_table_rows_[0]));
-    if (step.positions[r] < 0 || step.positions[r] >= most)
-      refuse("step: position " + str(step.positions[r]) + " at row " + str(r) + " is not below " + str(most));
-  }
-  for (int32_t row : step.logit_rows)
-    if (row < 0 || row >= n_tokens)
-      refuse("step: logit row " + str(row) + " is not among " + str(n_tokens) + " rows");
-
-  frame.page_of_row.resize(step.tokens.size());
-  int64_t next_row = 0, next_page = 0;
-  for (size_t i = 0; i + 3 < step.sequences.size(); i += 4) {
-    const int64_t first = step.sequences[i], length = step.sequences[i + 1];
-    const int64_t start = step.sequences[i + 2], n_pages = step.sequences[i + 3];
-    const std::string name = "step: sequence " + str(static_cast<int64_t>(i / 4));
-    if (first != next_row || length < 1 || length > n_tokens - first)
-      refuse(name + ": rows " + str(first) + " to " + str(first + length) + " do not follow row " +
-             str(next_row) + " of " + str(n_tokens));
-    if (start < 0 || n_pages < 0 || n_pages > static_cast<int64_t>(step.pages.size()) - next_page)
-      refuse(name + ": start " + str(start) + ", " + str(n_pages) + " pages");
-    if (n_pages * cache.page_size() < start + length)
-      refuse(name + ": " + str(n_pages) + " pages of " + str(cache.page_size()) +
-             " do not hold positions to " + str(start + length));
-    const int32_t* pages = step.pages.data() + next_page;
-    for (int64_t p = 0; p < n_pages; ++p)
-      if (pages[p] < 0 || pages[p] >= cache.n_pages())
-        refuse(name + ": page " + str(pages[p]) + " is not among the cache's " + str(cache.n_pages()));
-    for (int64_t j = 0; j < length; ++j) {
-      const int64_t position = start + j;
-      if (step.positions[first + j] != position)
-        refuse(name + ": row " + str(first + j) + " has position " + str(step.positions[first + j]) +
-               ", must be " + str(position));
-      frame.page_of_row[first + j] = pages[position / cache.page_size()];
-    }
-    frame.sequences.push_back({first, length, start, pages, n_pages});
-    next_row += length;
-    next_page += n_pages;
-  }
-  if (next_row != n_tokens)
-    refuse("step: sequences cover " + str(next_row) + " of " + str(n_tokens) + " rows");
-  return frame;
-}
-
 void Program::lay_out(Frame& frame, std::span<float> out) {
   size_t scratch = 0;
   for (const auto& stage : stages_) scratch = std::max(scratch, aligned(stage->scratch_bytes()));
@@ -425,7 +353,10 @@ void Program::lay_out(Frame& frame, std::span<float> out) {
 void Program::run(const StepArrays& step, const KvCache& cache, std::span<float> out) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (output_.slot < 0) refuse("program: has no output");
-  Frame frame = frame_of(step, cache);
+  StepLimits limits{least_table_rows_[0], least_table_rows_[1], &kv_layers_};
+  for (const auto& table : rope_tables_) limits.positions = std::min(limits.positions, table.positions());
+  Frame frame = make_frame(step, cache, limits);
+  frame.kernels = kernels_;
   const int64_t rows = frame.rows(output_kind_);
   if (static_cast<int64_t>(out.size()) != rows * output_.width)
     refuse("program: out has " + str(static_cast<int64_t>(out.size())) + " values, must have " +

@@ -24,12 +24,6 @@
 
 namespace pellucid {
 
-struct StepArrays {
-  std::span<const int32_t> tokens, positions, logit_rows;
-  std::span<const int32_t> sequences;  // [n][4]: first row, length, start, number of pages
-  std::span<const int32_t> pages;      // of all sequences, one after the other
-};
-
 class Program {
  public:
   // Throws std::invalid_argument for an instruction set that is unknown or not usable.
@@ -86,7 +80,6 @@ class Program {
   void check(const Quantized& x, RowKind kind, const char* what) const;
   void check(const ProductInput& x, const PackedWeight& weight, RowKind kind) const;
   RowStage& rows(const char* what);
-  Frame frame_of(const StepArrays& step, const KvCache& cache) const;
   void lay_out(Frame& frame, std::span<float> out);
 
   std::shared_ptr<Pool> pool_;

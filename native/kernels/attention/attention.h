@@ -75,9 +75,8 @@ struct BlockRange {
 inline BlockRange visible_blocks(const AttentionItem& item) {
   const int64_t first_row = item.first_query / item.group;
   const int64_t last_row = (item.first_query + item.n_queries - 1) / item.group;
-  const int64_t lowest =
-      item.window > 0 && item.start + first_row + 1 > item.window ? item.start + first_row + 1 - item.window : 0;
-  return {lowest / kKeyBlock, (item.start + last_row) / kKeyBlock + 1};
+  const int64_t lowest = item.window > 0 ? item.start + first_row + 1 - item.window : 0;
+  return {lowest > 0 ? lowest / kKeyBlock : 0, (item.start + last_row) / kKeyBlock + 1};
 }
 
 }  // namespace pellucid

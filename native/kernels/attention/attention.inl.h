@@ -130,7 +130,10 @@ PELLUCID_INLINE void soften(float* scores, int begin, int end, int tile_begin, i
       for (int j = 0; j < 16; ++j) distance[j] = static_cast<float>(offset + i + j);
       s = s + splat(slope) * load(distance);
     }
-    if (i < begin || i + 16 > end) s = select(lanes(begin - i < 0 ? 0 : begin - i > 16 ? 16 : begin - i, end - i < 0 ? 0 : end - i > 16 ? 16 : end - i), s, splat(kNothing));
+    if (i < begin || i + 16 > end) {
+      const auto lane = [&](int key) { return key < i ? 0 : key > i + 16 ? 16 : key - i; };
+      s = select(lanes(lane(begin), lane(end)), s, splat(kNothing));
+    }
     store(scores + i, s);
     largest = max(largest, s);
   }
@@ -196,7 +199,8 @@ PELLUCID_INLINE void attend_tile(const AttentionItem& item, const Tile& tile, co
     float* result = results + i * stride;
     const float slope = item.slopes == nullptr ? 0.0f : item.slopes[query % item.group];
     if (begin >= end) {  // sees nothing of this block
-      for (int k = seen.begin * 16; k < seen.end * 16; k += 16) store(scores + i * kKeyBlock + k, zero());
+      for (int k = seen.begin * 16; k < seen.end * 16; k += 16)
+        store(scores + i * kKeyBlock + k, zero());
       result[0] = kNothing;
       result[1] = 0.0f;
     } else {
@@ -244,7 +248,8 @@ PELLUCID_INLINE Block<float> widen(const Block<Half>& block, const KvLayer& laye
     for (int64_t i = 0; i < layer.key_stride; i += 16) store(space + i, load(block.keys[s] + i));
     space += layer.key_stride;
     wide.values[s] = space;
-    for (int64_t i = 0; i < layer.value_stride; i += 16) store(space + i, load(block.values[s] + i));
+    for (int64_t i = 0; i < layer.value_stride; i += 16)
+      store(space + i, load(block.values[s] + i));
     space += layer.value_stride;
   }
   return wide;
@@ -254,7 +259,8 @@ PELLUCID_INLINE Block<float> widen(const Block<Half>& block, const KvLayer& laye
 PELLUCID_INLINE void gather(const AttentionItem& item, int64_t first_query, int count, float* q) {
   for (int i = 0; i < count; ++i) {
     const int64_t query = first_query + i;
-    const float* row = item.q + query / item.group * item.q_stride + query % item.group * item.head_dim;
+    const float* row =
+        item.q + query / item.group * item.q_stride + query % item.group * item.head_dim;
     for (int64_t d = 0; d < item.head_dim; ++d) q[d * count + i] = row[d];
   }
 }
@@ -305,7 +311,8 @@ PELLUCID_INLINE void store_value(T* to, const float* v, int64_t n) {
 template <class T>
 PELLUCID_INLINE void store_head(const float* k, const float* v, const KvLayer& layer,
                                 int64_t kv_head, int64_t page, int64_t slot) {
-  T* head = reinterpret_cast<T*>(layer.data) + page * layer.page_stride + kv_head * layer.head_stride;
+  T* head =
+      reinterpret_cast<T*>(layer.data) + page * layer.page_stride + kv_head * layer.head_stride;
   const int64_t sub = slot / kSubBlock, lane = slot % kSubBlock;
   T* keys = head + sub * layer.key_stride + lane;
   for (int64_t d = 0; d < layer.head_dim; d += 16) {

@@ -20,6 +20,7 @@ bool ranks_before(double score, int32_t id, double other_score, int32_t other_id
 }  // namespace
 
 int32_t RowSampler::choose(const SamplingRow& row) {
+  if (row.temperature == 0.0 && row.banned.empty() && row.edited.empty()) return first_of_all(row);
   if (!load(row)) return kNoDistribution;
   if (largest_ == kNothing) return kNoneLeft;
   if (row.temperature == 0.0) return first_largest(row);
@@ -78,6 +79,16 @@ bool RowSampler::load(const SamplingRow& row) {
   largest_ = kernels_.largest(peaks_.data(), static_cast<int64_t>(peaks_.size()), &peaks_are_numbers);
   for (const double score : row.edited_scores) largest_ = std::max(largest_, score);
   return true;
+}
+
+// Greedy, and every score as it is: one pass, and a second up to the place.
+int32_t RowSampler::first_of_all(const SamplingRow& row) const {
+  bool numbers = false;
+  const float largest =
+      kernels_.largest(row.logits.data(), static_cast<int64_t>(row.logits.size()), &numbers);
+  if (!numbers || largest == -std::numeric_limits<float>::infinity()) return kNoDistribution;
+  const auto place = std::find(row.logits.begin(), row.logits.end(), largest);
+  return static_cast<int32_t>(place - row.logits.begin());
 }
 
 // f(id) for the scores that peak p stands for, ascending.

@@ -42,6 +42,7 @@ class RowSampler {
     int32_t id;
     double weight;
   };
+  int32_t first_of_all(const SamplingRow& row) const;
   bool load(const SamplingRow& row);
   template <class F>
   void each_of_peak(size_t p, F&& f) const;
