@@ -135,6 +135,22 @@ def test_overlapping_control_tokens() -> None:
         assert vocabulary.decode(ids) == content
 
 
+@pytest.mark.parametrize("cut", range(1, len("<|im_end|>")))
+def test_no_part_of_a_control_token_is_completed(cut: int) -> None:
+    """Neither by what the template writes beside it nor by another string of the caller's."""
+    vocabulary, token = tokenizer(), "<|im_end|>"
+    begin, end = token[:cut], token[cut:]
+    for source, contents in (
+        ("{{ messages[0].content }}" + end, [begin]),
+        (begin + "{{ messages[0].content }}", [end]),
+        ("{% for m in messages %}{{ m.content }}{% endfor %}", [begin, end]),
+    ):
+        messages = [{"role": "user", "content": content} for content in contents]
+        ids = encode_chat(vocabulary, ChatTemplate(source), messages)
+        assert not control_ids(ids, vocabulary), source
+        assert vocabulary.decode(ids) == token
+
+
 def test_json_escapes_do_not_show_the_marks() -> None:
     vocabulary = tokenizer()
     source = "{{ messages[0]|tojson(ensure_ascii=True) }}{{ messages[0]|string }}"
