@@ -75,24 +75,44 @@ def _spec(checkpoint: Checkpoint, context: int | None) -> tuple[ModelSpec | None
 def _memory(
     weight_bytes: int, parameters: int, spec: ModelSpec | None, context: int | None
 ) -> dict[str, Any]:
-    """What running it takes, in bytes. The cache is reckoned by the allocator's own formula."""
-    from pellucid.costs import kv_bytes_per_token
+    """What running it takes on each backend, in bytes.
+
+    The cache is reckoned by the allocator's own formula. `native` keeps weights as stored, where
+    it has a kernel for their type, and the cache in half precision.
+    """
     from pellucid.engine.memory import available_memory
 
-    memory: dict[str, Any] = {
-        "weights_in_file": weight_bytes,
-        "weights_as_float32": 4 * parameters,
-        "available": available_memory(),
-    }
+    memory: dict[str, Any] = {"available": available_memory()}
     if spec is not None:
-        positions = context or spec.context_length
-        if positions > spec.context_length:
-            raise BadInput(
-                f"--context {positions} is above the {spec.context_length} positions that the "
-                "model was made for: lower it"
-            )
-        memory["context"] = positions
-        memory["kv_cache_per_token"] = kv_bytes_per_token(spec)
-        memory["kv_cache"] = positions * kv_bytes_per_token(spec)
-        memory["total"] = memory["weights_as_float32"] + memory["kv_cache"]
+        memory["context"] = _positions(spec, context)
+    for backend, weights, dtype in (
+        ("reference", 4 * parameters, "f32"),
+        ("native", weight_bytes, "f16"),
+    ):
+        memory[backend] = _need(weights, spec, memory.get("context", 0), dtype)
     return memory
+
+
+def _need(weights: int, spec: ModelSpec | None, context: int, dtype: str) -> dict[str, Any]:
+    from pellucid.costs import kv_bytes_per_token
+
+    if spec is None:
+        return {"weights": weights}
+    per_token = kv_bytes_per_token(spec, dtype)
+    cache = context * per_token
+    return {
+        "weights": weights,
+        "kv_cache_dtype": dtype,
+        "kv_cache_per_token": per_token,
+        "kv_cache": cache,
+        "total": weights + cache,
+    }
+
+
+def _positions(spec: ModelSpec, context: int | None) -> int:
+    if context is not None and context > spec.context_length:
+        raise BadInput(
+            f"--context {context} is above the {spec.context_length} positions that the "
+            "model was made for: lower it"
+        )
+    return context or spec.context_length

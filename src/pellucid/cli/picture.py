@@ -137,21 +137,25 @@ def _short(row: TensorRow) -> str:
 
 
 def _memory(memory: dict[str, Any]) -> str:
-    rows = [
-        ("weights in the file", in_bytes(memory["weights_in_file"]), ""),
-        ("weights as float32", in_bytes(memory["weights_as_float32"]), "reference backend"),
-    ]
-    if "context" in memory:
-        per_token = f"{memory['context']} positions of {in_bytes(memory['kv_cache_per_token'])}"
-        rows.append(("KV cache, float32", in_bytes(memory["kv_cache"]), per_token))
-        rows.append(("together, as float32", in_bytes(memory["total"]), ""))
-    rows.append(("free on this machine", in_bytes(memory["available"]), ""))
-    lines = [_indented(table(rows, right=(1,)))]
-    if memory["weights_as_float32"] > memory["available"]:
-        lines.append("  The weights do not fit as float32: a smaller model is needed.")
-    elif memory.get("total", 0) > memory["available"]:
-        lines.append("  This context does not fit: a shorter one is needed (--context).")
-    return "memory\n" + "\n".join(lines)
+    """A row for each backend, and a warning for each way not to fit."""
+    known = "context" in memory
+    head = ("BACKEND", "WEIGHTS") + (("KV CACHE", "OF", "TOGETHER") if known else ())
+    rows: list[tuple[str, ...]] = [head]
+    warnings = []
+    for backend in ("reference", "native"):
+        need = memory[backend]
+        cells: tuple[str, ...] = (backend, in_bytes(need["weights"]))
+        if known:
+            of = f"{in_bytes(need['kv_cache_per_token'])} a position, {need['kv_cache_dtype']}"
+            cells += (in_bytes(need["kv_cache"]), of, in_bytes(need["total"]))
+        rows.append(cells)
+        if need["weights"] > memory["available"]:
+            warnings.append(f"{backend}: the weights do not fit: a smaller model is needed.")
+        elif need.get("total", 0) > memory["available"]:
+            warnings.append(f"{backend}: this context does not fit: ask for less (--context).")
+    at = f" for {memory['context']} positions" if known else ""
+    title = f"memory{at}, {in_bytes(memory['available'])} free on this machine"
+    return "\n".join([title, _indented(table(rows, right=(1, 2, 4))), *map(_indented, warnings)])
 
 
 def _indented(text: str) -> str:

@@ -63,10 +63,13 @@ def test_inspect_counts_every_byte(pellucid: Pellucid, smollm2_path: Path) -> No
     assert answer["weight_bytes"] == sum(group["bytes"] for group in answer["groups"])
     assert answer["parameters"] == 134_515_008
     memory = answer["memory"]
-    # 30 layers, a key and a value of 3 heads of 64 float32
-    assert memory["kv_cache"] == 1000 * 30 * 2 * 3 * 64 * 4
-    assert memory["weights_as_float32"] == 4 * answer["parameters"]
-    assert memory["total"] == memory["kv_cache"] + memory["weights_as_float32"]
+    weights = {"reference": 4 * answer["parameters"], "native": answer["weight_bytes"]}
+    for backend, width in (("reference", 4), ("native", 2)):
+        need = memory[backend]
+        # 30 layers, a key and a value of 3 heads of 64
+        assert need["kv_cache"] == 1000 * 30 * 2 * 3 * 64 * width
+        assert need["weights"] == weights[backend]
+        assert need["total"] == need["kv_cache"] + need["weights"]
 
 
 def test_inspect_draws_the_file(pellucid: Pellucid, smollm2_path: Path) -> None:

@@ -33,7 +33,8 @@ LAYERS = (
     Group(1, 200, 100, (row("blk.1.attn_q.weight"),)),
     Group(2, 200, 300, (row("blk.2.attn_q.weight", 100), row("blk.2.extra", 200))),
 )
-MEMORY = {"weights_in_file": 1500, "weights_as_float32": 12_000, "available": 10**9}
+GB = 10**9
+MEMORY = {"reference": {"weights": 12_000}, "native": {"weights": 1500}, "available": GB}
 LAYER = LayerSpec(9, 3, 64, 1536, 0.125, rope=RopeSpec(10_000.0, 64))
 SPEC = ModelSpec("llama", 576, 49152, 8192, 1e-5, (LAYER,) * 3, tied_head=True)
 
@@ -53,13 +54,25 @@ def test_says_why_a_model_is_not_supported_and_draws_it_all_the_same() -> None:
     assert "token_embd.weight" in picture
 
 
+def need(weights: int, cache: int) -> dict[str, object]:
+    return {
+        "weights": weights,
+        "kv_cache_dtype": "f32",
+        "kv_cache_per_token": 10,
+        "kv_cache": cache,
+        "total": weights + cache,
+    }
+
+
 def test_two_warnings_for_two_ways_not_to_fit() -> None:
-    fits = {**MEMORY, "context": 8192, "kv_cache_per_token": 10, "kv_cache": 81920, "total": 93_920}
-    assert "do not fit" not in draw(description(), SPEC, None, fits)
-    weights = {**fits, "weights_as_float32": 2 * 10**9, "total": 3 * 10**9}
-    assert "The weights do not fit" in draw(description(), SPEC, None, weights)
-    context = {**fits, "kv_cache": 2 * 10**9, "total": 2 * 10**9}
-    assert "This context does not fit" in draw(description(), SPEC, None, context)
+    def memory(reference: dict[str, object]) -> str:
+        facts = {"context": 99, "available": GB, "reference": reference, "native": need(1, 1)}
+        return draw(description(), SPEC, None, facts)
+
+    assert "not fit" not in memory(need(GB // 2, GB // 2))
+    assert "reference: the weights do not fit" in memory(need(2 * GB, 1))
+    assert "reference: this context does not fit" in memory(need(GB // 2, GB))
+    assert "memory for 99 positions, 1 GB free" in memory(need(1, 1))
 
 
 def test_a_file_cannot_command_the_terminal() -> None:
