@@ -1,7 +1,7 @@
 # Two commands do everything: `make run` and `make test`.
 #
 #   make run                      build, fetch the default model, answer PROMPT
-#   make run PROMPT="..." MODEL=smollm2-135m
+#   make run PROMPT="..." MODEL=smollm2-135m BACKEND=reference
 #   make test                     every check, then every test
 #   make test-python | test-native | test-model
 #   make lint | clean
@@ -13,13 +13,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?=
 MODEL ?= smollm2-135m
+BACKEND ?= native
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 # Workers of the test run; two keep a small machine busy without starving each other.
 JOBS ?= 2
 PYTEST_ARGS ?=
 
 # Handed over in the environment, so that quotes and dollars in a prompt stay what they are.
-export MODEL PROMPT PYTHON
+export MODEL BACKEND PROMPT PYTHON
 
 # A change to these needs the native code built, or dependencies installed, again. Python sources are
 # read in place.
@@ -57,7 +58,7 @@ $(VENV)/installed-test: pyproject.toml | $(VENV)/installed
 install: $(VENV)/installed
 
 run: $(VENV)/installed
-	@$(BIN)/pellucid run --model "$$MODEL" -- "$$PROMPT"
+	@$(BIN)/pellucid run --model "$$MODEL" --backend "$$BACKEND" -- "$$PROMPT"
 
 lint: $(VENV)/installed $(VENV)/installed-test
 	$(BIN)/ruff check .
