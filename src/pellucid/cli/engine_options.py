@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Backend = Annotated[
     str | None,
-    typer.Option("--backend", help="What computes: reference or native.", show_default=False),
+    typer.Option("--backend", help="What computes: native or reference.", show_default="native"),
 ]
 Threads = Annotated[
     int | None, typer.Option("--threads", help="Threads to compute with.", show_default=False)

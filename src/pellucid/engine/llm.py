@@ -60,7 +60,7 @@ class LLM:
         self,
         model: str | Path = DEFAULT_MODEL,
         *,
-        backend: str = "reference",
+        backend: str = "native",
         max_model_len: int | None = None,
         max_num_seqs: int | None = None,
         max_num_batched_tokens: int | None = None,

@@ -36,7 +36,13 @@ CONTINUATION = 64
 
 @pytest.fixture(scope="module")
 def llm(smollm2_path: Path) -> LLM:
-    return LLM(smollm2_path, max_model_len=512, kv_cache_memory_bytes=1 << 30, max_num_seqs=10)
+    return LLM(
+        smollm2_path,
+        backend="reference",
+        max_model_len=512,
+        kv_cache_memory_bytes=1 << 30,
+        max_num_seqs=10,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -146,14 +152,21 @@ def test_cache_chunks_and_neighbours_change_no_bit(llm: LLM, smollm2_path: Path)
         )
     ]
     small = {"max_model_len": 64, "kv_cache_memory_bytes": 1 << 26}
-    naive = LLM(smollm2_path, kv_cache=False, max_num_seqs=1, **small)
+    naive = LLM(smollm2_path, backend="reference", kv_cache=False, max_num_seqs=1, **small)
     alone, expected = [], {}
     for request in requests:
         answers, rows = run(naive, [request])
         alone += answers
         expected |= rows
     naive.close()
-    paged = LLM(smollm2_path, page_size=5, max_num_seqs=3, max_num_batched_tokens=7, **small)
+    paged = LLM(
+        smollm2_path,
+        backend="reference",
+        page_size=5,
+        max_num_seqs=3,
+        max_num_batched_tokens=7,
+        **small,
+    )
     together, rows = run(paged, requests)
     assert together == alone
     assert rows == expected

@@ -9,6 +9,8 @@ import pytest
 from pellucid import LLM
 from tests.python.engine.tiny import write_model
 
+DEFAULTS = {"backend": "reference", "kv_cache_memory_bytes": 1 << 20, "seed": 0}
+
 
 @pytest.fixture(scope="session")
 def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -20,7 +22,7 @@ def make_llm(tiny_path: Path) -> Callable[..., LLM]:
     """An engine on the tiny model; arguments as `LLM`'s."""
 
     def make(**arguments: Any) -> LLM:
-        return LLM(tiny_path, **{"kv_cache_memory_bytes": 1 << 20, "seed": 0, **arguments})
+        return LLM(tiny_path, **{**DEFAULTS, **arguments})
 
     return make
 

@@ -82,7 +82,11 @@ def test_a_conversation_that_does_not_fit(llm: LLM) -> None:
 
 def test_a_model_without_a_template_says_so(tmp_path: Path, llm: LLM) -> None:
     assert llm.has_chat_template
-    plain = LLM(write_model(tmp_path / "plain.gguf", template=None), kv_cache_memory_bytes=1 << 20)
+    plain = LLM(
+        write_model(tmp_path / "plain.gguf", template=None),
+        backend="reference",
+        kv_cache_memory_bytes=1 << 20,
+    )
     assert not plain.has_chat_template
     with pytest.raises(BadInput, match="no chat template"):
         plain.chat(HELLO)

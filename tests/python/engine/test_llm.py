@@ -448,7 +448,11 @@ def test_scores_that_are_no_numbers_fail_the_request_not_the_engine(
 
 def test_two_engines_in_one_process(llm: LLM, tmp_path: Path) -> None:
     expected = answer(llm).token_ids
-    with LLM(write_model(tmp_path / "other.gguf", seed=1), kv_cache_memory_bytes=1 << 20) as other:
+    with LLM(
+        write_model(tmp_path / "other.gguf", seed=1),
+        backend="reference",
+        kv_cache_memory_bytes=1 << 20,
+    ) as other:
         assert answer(other).token_ids != expected
         assert answer(llm).token_ids == expected
     with pytest.raises(BadInput, match="closed"):
@@ -523,12 +527,12 @@ def test_a_context_is_cut_to_the_memory_and_says_so(make_llm: MakeLLM) -> None:
 def test_defaults_of_the_model_apply_when_a_call_gives_none(tmp_path: Path, llm: LLM) -> None:
     assert llm.get_default_sampling_params() == SamplingParams()
     path = write_model(tmp_path / "own.gguf", general__sampling__temp=0.0)
-    own = LLM(path, kv_cache_memory_bytes=1 << 20)
+    own = LLM(path, backend="reference", kv_cache_memory_bytes=1 << 20)
     assert own.get_default_sampling_params().temperature == 0.0
     assert own.generate("hello")[0].outputs[0] == answer(llm)
     bad = write_model(tmp_path / "bad.gguf", general__sampling__top_p=7.5)
     with pytest.raises(BadInput, match=r"bad\.gguf: top_p must be"):
-        LLM(bad, kv_cache_memory_bytes=1 << 20)
+        LLM(bad, backend="reference", kv_cache_memory_bytes=1 << 20)
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
