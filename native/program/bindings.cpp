@@ -149,7 +149,8 @@ void bind_program(nb::module_& parent) {
   bind_values(m);
   nb::class_<Program>(m, "Program", "A forward pass as stages, replayed whole for every step.")
       .def(nb::init<std::shared_ptr<Pool>, const std::string&>(), "pool"_a, "simd"_a = "")
-      .def("add_slot", [](Program& p, bool logits, int64_t bytes) { return p.add_slot(kind_of(logits), bytes); })
+      .def("add_slot", [](Program& p, bool logits,
+                          int64_t bytes) { return p.add_slot(kind_of(logits), bytes); })
       .def("add_rope_table", &Program::add_rope_table)
       .def("begin_rows", [](Program& p, bool logits) { p.begin_rows(kind_of(logits)); })
       .def(

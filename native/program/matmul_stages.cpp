@@ -41,7 +41,8 @@ void ProductStage::prepare(const Frame&, int threads) {
   int64_t bytes = 0;
   for (const auto& product : products_) bytes += static_cast<int64_t>(product.weight->bytes());
   const int64_t least = divide_up(kChunkBytes, std::max<int64_t>(bytes / n_groups_, 1));
-  chunk_ = std::max(divide_up(n_groups_, threads * kChunksEach), std::min(least, divide_up(n_groups_, threads)));
+  chunk_ = std::max(divide_up(n_groups_, threads * kChunksEach),
+                    std::min(least, divide_up(n_groups_, threads)));
 }
 
 void ProductStage::groups(const Frame& frame, int64_t begin, int64_t end) const {
