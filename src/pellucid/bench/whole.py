@@ -14,6 +14,7 @@ from pellucid.engine.engine import Engine
 from pellucid.engine.loading import Loaded, tokens_of
 from pellucid.engine.request import Request
 from pellucid.sampling import Sampler
+from pellucid.sampling.rows import RowsSampler
 from pellucid.scheduling import Limits
 
 
@@ -62,7 +63,8 @@ def _engine(loaded: Loaded, batch: int, length: int) -> Engine:
     pages = batch * pages_for(length, PAGE_SIZE)
     prompts = max(512, batch * SHORT_CONTEXT)  # all in one step, so that all decode together
     limits = Limits(length, batch, prompts, pages, PAGE_SIZE, True)
-    sampler = Sampler(tokens_of(loaded.tokenizer, loaded.model.spec.vocab_size))
+    sampler_of = RowsSampler if loaded.model.ops.name == "native" else Sampler  # as LLM does
+    sampler = sampler_of(tokens_of(loaded.tokenizer, loaded.model.spec.vocab_size))
     return Engine(loaded.model, loaded.tokenizer, limits, sampler)
 
 

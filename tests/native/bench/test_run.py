@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 
+from pellucid import LLM
 from pellucid.bench import Settings, report_json, run_bench
 from pellucid.bench.clock import TimedNativeOps
 from pellucid.bench.forward import measure, weight_sizes
 from pellucid.bench.peaks import Peaks
+from pellucid.bench.whole import _engine
 from pellucid.cli.main import main
 from pellucid.core.errors import BadInput
+from pellucid.engine.loading import load
+from pellucid.engine.sizing import Asked
 from pellucid.formats import open_checkpoint
 from pellucid.models.registry import load_model
+from pellucid.ops import backend as make_ops
 from tests.python.engine.tiny import CONTEXT, LAYERS, N_ROWS, D, write_model
 
 WISHES = {"prefill": (40,), "decode": 3, "batches": (1, 2), "contexts": (50,), "repeats": 2}
@@ -79,6 +84,14 @@ def test_cost_and_shares_of_a_case(path: Path) -> None:
     operations = measured.operations_per_second.median
     assert measured.share_of_arithmetic("int8").median == pytest.approx(operations / 2e9)
     assert measured.share_of_arithmetic("f32").median == pytest.approx(operations / 4e9)
+
+
+@pytest.mark.parametrize("backend", ["native", "reference"])
+def test_the_whole_engine_is_the_one_that_users_have(path: Path, backend: str) -> None:
+    llm = LLM(path, backend=backend)
+    loaded = load(path, make_ops(backend), Asked(), None, quiet)
+    users = llm._open_engine()._sampler
+    assert type(_engine(loaded, 1, 40)._sampler) is type(users)
 
 
 def test_the_clock_counts_what_is_inside_the_program(path: Path) -> None:
