@@ -137,7 +137,9 @@ def test_ctrl_c_stops_the_answer_and_ctrl_d_leaves(smollm2_path: Path) -> None:
         terminal.type("\x03")
         terminal.wait_for("stopped")
         terminal.wait_for(">>> ")
-        terminal.type("half a line\x03")
+        terminal.type("half a line")
+        terminal.wait_for("half a line")  # echoed: the line is being read, a signal interrupts that
+        terminal.type("\x03")
         terminal.wait_for("Ctrl-D or /exit leaves")
         terminal.wait_for(">>> ")
         terminal.type("\x04")
