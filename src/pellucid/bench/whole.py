@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 
@@ -51,11 +52,12 @@ def measure_whole(
     engine = _engine(loaded, batch, SHORT_CONTEXT + n_steps + 2)
     seconds: list[float] = []
     outside: list[float] = []
-    for repeat in range(repeats + 1):
-        whole, python = _decode(engine, batch, n_steps, clock)
-        if repeat:
-            seconds.append(whole)
-            outside.append(python)
+    with clock.counting_sampling() if clock else contextlib.nullcontext():
+        for repeat in range(repeats + 1):
+            whole, python = _decode(engine, batch, n_steps, clock)
+            if repeat:
+                seconds.append(whole)
+                outside.append(python)
     return WholeMeasured(batch, n_steps, tuple(seconds), None if clock is None else tuple(outside))
 
 

@@ -96,7 +96,7 @@ def draw(report: Report) -> str:
     from rich.console import Console
 
     peaks = report.peaks
-    columns = ("tokens/s", "min - max", "ms a step", "weights GB/s", "of read", "GOP/s")
+    columns = ("tokens/s", "min - max", "ms/step", "GB/s", "of read", "GOP/s")
     table = _table("forward pass", "case", *columns, f"of {report.arithmetic}")
     for measured in report.measured:
         rate = measured.tokens_per_second
@@ -139,7 +139,7 @@ def _table(title: str, first: str, *others: str) -> Table:
 
 def _whole_table(report: Report) -> Table:
     title = "whole engine: decode, greedy, text out"
-    table = _table(title, "batch", "tokens/s", "min - max", "ms a step", "Python's own")
+    table = _table(title, "batch", "tokens/s", "min - max", "ms/step", "Python's own")
     for whole in report.whole:
         share = whole.python_share
         table.add_row(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pellucid import LLM
+from pellucid import LLM, _native
 from pellucid.bench import Settings, report_json, run_bench
 from pellucid.bench.clock import TimedNativeOps
 from pellucid.bench.forward import measure, weight_sizes
@@ -105,7 +105,13 @@ def test_the_clock_counts_what_is_inside_the_program(path: Path) -> None:
         cache = model.ops.new_cache(model.spec, case.n_pages, 16)
         for plan in case.plans(model.spec.vocab_size):
             model.forward(plan, cache)
-    assert ops.clock.seconds > 0.0
+    within = ops.clock.seconds
+    assert within > 0.0
+    whole = _native.sampling.choose
+    with pytest.raises(TypeError), ops.clock.counting_sampling():
+        _native.sampling.choose()
+    assert _native.sampling.choose is whole
+    assert ops.clock.seconds > within
 
 
 def test_too_much_is_refused_before_anything_is_measured(
