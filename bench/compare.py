@@ -170,9 +170,9 @@ def weight_bytes(path: Path) -> int:
 def requantized(path: Path, python: str, kind: str) -> Path:
     """The file in another type, made by llama.cpp's quantizer once and kept in the user's cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "pellucid" / "bench"
-    target = cache / f"{path.stem}-{path.stat().st_size}-as-{kind}.gguf"
+    target = cache / str(path.stat().st_size) / f"{path.stem}-as-{kind}.gguf"
     if not target.exists():
-        cache.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_suffix(".partial")
         script = HERE / "peers" / "requantize_llama_cpp.py"
         command = [python, str(script), str(path), str(partial), kind]

@@ -36,7 +36,8 @@ def replaced(readme: str, block: str) -> str:
 
 
 def read_results(folder: Path = RESULTS) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    paths = sorted(folder.glob("*.json"), key=lambda path: path.stem)
+    return [json.loads(path.read_text()) for path in paths]
 
 
 def _of_result(result: dict[str, Any]) -> str:
