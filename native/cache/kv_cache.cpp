@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <cstring>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -16,6 +18,34 @@ void in_range(const char* name, int64_t value) {
   if (value < 1 || value > kMost)
     throw std::invalid_argument(std::string("KV cache: ") + name + " is " + std::to_string(value) +
                                 ", must be 1 to " + std::to_string(kMost));
+}
+
+[[noreturn]] void refuse_copy(std::span<const int32_t> pairs, size_t i, const std::string& why) {
+  throw std::invalid_argument("copy_pages: pair " + std::to_string(i) + ", " +
+                              std::to_string(pairs[2 * i]) + " to " +
+                              std::to_string(pairs[2 * i + 1]) + ": " + why);
+}
+
+void check_copies(std::span<const int32_t> pairs, int64_t n_pages) {
+  if (pairs.size() % 2 != 0) throw std::invalid_argument("copy_pages: pairs are not rows of 2");
+  std::vector<int32_t> sources, targets;
+  for (size_t i = 0; i < pairs.size() / 2; ++i) {
+    for (const int32_t page : {pairs[2 * i], pairs[2 * i + 1]})
+      if (page < 0 || page >= n_pages)
+        refuse_copy(pairs, i, "page " + std::to_string(page) + " is not among the cache's " +
+                                  std::to_string(n_pages));
+    sources.push_back(pairs[2 * i]);
+    targets.push_back(pairs[2 * i + 1]);
+  }
+  std::sort(sources.begin(), sources.end());
+  std::sort(targets.begin(), targets.end());
+  for (size_t i = 0; i < pairs.size() / 2; ++i) {
+    const int32_t target = pairs[2 * i + 1];
+    const auto [first, last] = std::equal_range(targets.begin(), targets.end(), target);
+    if (last - first > 1) refuse_copy(pairs, i, "another pair has the same target");
+    if (std::binary_search(sources.begin(), sources.end(), target))
+      refuse_copy(pairs, i, "the target is also a source");
+  }
 }
 
 }  // namespace
@@ -61,6 +91,17 @@ KvCache::KvCache(const std::vector<KvLayerShape>& layers, int64_t n_pages, int64
   if (p == MAP_FAILED) throw std::bad_alloc();
   memory_ = {static_cast<std::byte*>(p), Unmap{bytes_}};
   for (size_t i = 0; i < layers_.size(); ++i) layers_[i].data = memory_.get() + starts[i];
+}
+
+void KvCache::copy_pages(std::span<const int32_t> pairs) {
+  check_copies(pairs, n_pages_);
+  const size_t element = type_ == KvType::f16 ? 2 : 4;
+  for (const auto& layer : layers_) {
+    const size_t size = static_cast<size_t>(layer.page_stride) * element;
+    for (size_t i = 0; i < pairs.size(); i += 2)
+      std::memcpy(layer.data + static_cast<size_t>(pairs[i + 1]) * size,
+                  layer.data + static_cast<size_t>(pairs[i]) * size, size);
+  }
 }
 
 }  // namespace pellucid

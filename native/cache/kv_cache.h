@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace pellucid {
@@ -48,6 +49,11 @@ class KvCache {
   KvType type() const { return type_; }
   size_t bytes() const { return bytes_; }
   const std::vector<KvLayer>& layers() const { return layers_; }
+
+  // Every layer's keys and values of page pairs[2 i] copied to page pairs[2 i + 1]. Throws
+  // std::invalid_argument naming the pair, before anything is copied, for a page that the cache does
+  // not have and for a target that is named twice or is also a source: the order never matters.
+  void copy_pages(std::span<const int32_t> pairs);
 
  private:
   struct Unmap {

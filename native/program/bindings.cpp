@@ -26,6 +26,7 @@ namespace {
 
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Ints = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using IntPairs = nb::ndarray<const int32_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
 using IntTable = nb::ndarray<const int32_t, nb::shape<-1, 4>, nb::c_contig, nb::device::cpu>;
 using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using FloatTable = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -126,6 +127,15 @@ void bind_values(nb::module_& m) {
            },
            "layers"_a, "n_pages"_a, "page_size"_a, "type"_a,
            "layers: (kv heads, head_dim) of each; type: f16 or f32.")
+      .def(
+          "copy_pages",
+          [](KvCache& cache, const IntPairs& pairs) {
+            const nb::gil_scoped_release release;
+            cache.copy_pages({pairs.data(), pairs.size()});
+          },
+          "pairs"_a,
+          "Every layer's page pairs[i, 0] copied to page pairs[i, 1]. pairs: int32 [n, 2]. Raises "
+          "ValueError naming the pair that cannot be, before anything is copied.")
       .def_prop_ro("n_pages", &KvCache::n_pages)
       .def_prop_ro("page_size", &KvCache::page_size)
       .def_prop_ro("nbytes", &KvCache::bytes);

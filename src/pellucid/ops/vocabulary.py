@@ -60,6 +60,16 @@ class Ops(ABC):
         """Storage for keys and values: `n_pages` pages of `page_size` positions, every layer."""
 
     @abstractmethod
+    def copy_pages(self, cache: object, pairs: Sequence[tuple[int, int]]) -> None:
+        """For each (source, target) of `pairs`, the keys and values of page `source` in every layer
+        copied to page `target`: what a sequence needs before it writes to a page it shares.
+
+        Raises `ValueError` naming the pair, before anything is copied, for a page that `cache` does
+        not have and for a target that is named twice or is also a source; so the order of the pairs
+        never matters.
+        """
+
+    @abstractmethod
     def to_numpy(self, x: Array) -> NDArray[np.float32]:
         """The values of `x`, float32 [rows, features]."""
 

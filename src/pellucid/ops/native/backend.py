@@ -85,6 +85,13 @@ class NativeOps(Ops):
         layers = [(layer.n_kv_heads, layer.head_dim) for layer in spec.layers]
         return _native.program.KvCache(layers, n_pages, page_size, self.kv_dtype)
 
+    def copy_pages(self, cache: Any, pairs: Sequence[tuple[int, int]]) -> None:
+        try:
+            table = np.array(pairs, np.int32).reshape(-1, 2)
+        except OverflowError as error:
+            raise ValueError(f"copy_pages: {error}") from error
+        cache.copy_pages(table)
+
     def to_numpy(self, x: Any) -> Float32:
         return cast(Float32, x)
 

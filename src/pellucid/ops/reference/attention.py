@@ -7,6 +7,8 @@ steps: the bits are equal by construction.
 
 from __future__ import annotations
 
+import collections.abc
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +18,7 @@ from pellucid.core.spec import LayerSpec, ModelSpec
 from pellucid.ops.step import Sequence, Step
 
 Float32 = NDArray[np.float32]
+Pairs = collections.abc.Sequence[tuple[int, int]]
 
 
 @dataclass(slots=True)
@@ -30,6 +33,7 @@ class KVCache:
     """Pages of every layer. Which sequence holds which page is not its business."""
 
     def __init__(self, spec: ModelSpec, n_pages: int, page_size: int) -> None:
+        self.n_pages = n_pages
         self.layers = [
             LayerCache(
                 *(
@@ -39,6 +43,28 @@ class KVCache:
             )
             for layer in spec.layers
         ]
+
+    def copy_pages(self, pairs: Pairs) -> None:
+        """`Ops.copy_pages`."""
+        _check_copies(pairs, self.n_pages)
+        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+        for layer in self.layers:
+            layer.keys[targets] = layer.keys[sources]
+            layer.values[targets] = layer.values[sources]
+
+
+def _check_copies(pairs: Pairs, n_pages: int) -> None:
+    sources = {source for source, _ in pairs}
+    times = Counter(target for _, target in pairs)
+    for i, (source, target) in enumerate(pairs):
+        named = f"copy_pages: pair {i}, {source} to {target}"
+        for page in (source, target):
+            if not 0 <= page < n_pages:
+                raise ValueError(f"{named}: page {page} is not among the cache's {n_pages}")
+        if times[target] > 1:
+            raise ValueError(f"{named}: another pair has the same target")
+        if target in sources:
+            raise ValueError(f"{named}: the target is also a source")
 
 
 def attend(

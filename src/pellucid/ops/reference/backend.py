@@ -35,6 +35,10 @@ class ReferenceOps(Ops):
     def new_cache(self, spec: ModelSpec, n_pages: int, page_size: int) -> KVCache:
         return KVCache(spec, n_pages, page_size)
 
+    def copy_pages(self, cache: object, pairs: Sequence[tuple[int, int]]) -> None:
+        assert isinstance(cache, KVCache)
+        cache.copy_pages(pairs)
+
     def to_numpy(self, x: Float32) -> Float32:
         return x
 
