@@ -57,7 +57,9 @@ std::vector<float> product(const matmul::Layout& layout, const std::vector<uint8
                            int64_t k, const std::vector<float>& x, const std::vector<float>& bias,
                            std::vector<float> out, Simd simd) {
   WeightArena arena;
-  const auto weight = pack_weight(layout.type, raw.data(), n, k, simd, arena);
+  Pool pool(1);
+  const auto weight =
+      std::move(pack_weights({{layout.type, raw.data(), n, k, false}}, simd, arena, pool).front());
   const auto rows = static_cast<int64_t>(x.size()) / k;
   std::vector<ActivationBlock> blocks(static_cast<size_t>(rows * (k / kBlock)));
   for (int64_t r = 0; r < rows && !layout.is_float(); ++r)

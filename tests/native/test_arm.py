@@ -19,6 +19,7 @@ COMPILER, EMULATOR, SYMBOLS = (
 SOURCES = [
     ROOT / "tests/native/matmul_check.cpp",
     NATIVE / "machine.cpp",
+    NATIVE / "core/pool.cpp",
     NATIVE / "kernels/dispatch.cpp",
     *(NATIVE / "kernels/matmul" / f"{name}.cpp" for name in ("arena", "weight", "pack", "layout")),
     NATIVE / "kernels/matmul/matmul_generic.cpp",

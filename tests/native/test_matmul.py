@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -267,6 +268,50 @@ def test_weights_of_an_arena_outlive_it() -> None:
         assert_same_bits(out, Product(TensorType.F32, 2048, 1024, raw, SIMD[-1])(x))
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_many_packed_together_are_each_as_packed_alone(threads: int) -> None:
+    rng = np.random.default_rng(14)
+    # One of many pieces, one of a part of a group, one of every type.
+    shapes = [(TensorType.Q8_0, 4100, 256), (TensorType.F32, 3, 8)]
+    shapes += [(type, 37, 512) for type in TYPES]
+    raws = [random_raw(rng, *shape) for shape in shapes]
+    given = [(int(t), raw, n, k, False) for (t, n, k), raw in zip(shapes, raws, strict=True)]
+    packed = matmul.pack_all(given, _native.program.Pool(threads), SIMD[-1], matmul.Arena())
+    for (type, n, k), raw, weight in zip(shapes, raws, packed, strict=True):
+        alone = Product(type, n, k, raw, SIMD[-1])
+        x = random_rows(rng, 2, k)
+        out = np.zeros((2, n), np.float32)
+        weight.multiply(alone.rows(x), out)
+        assert_same_bits(out, alone(x))
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="Linux counts pages of a mapping")
+def test_pages_of_a_mapped_weight_are_given_back(tmp_path: Path) -> None:
+    rng = np.random.default_rng(15)
+    n, k, size = 8192, 512, 8192 * 512 * 4
+    raw = random_raw(rng, TensorType.F32, n, k)
+    (tmp_path / "weights").write_bytes(bytes(100) + raw.tobytes())
+    file = np.memmap(tmp_path / "weights", np.uint8, "r")
+    assert int(file.sum(dtype=np.uint64)) == int(raw.sum(dtype=np.uint64))  # all pages are there
+    resident = resident_bytes(tmp_path / "weights")
+    assert resident >= size
+    given = (0, file[100:], n, k, True)
+    (weight,) = matmul.pack_all([given], _native.program.Pool(2))
+    assert resident_bytes(tmp_path / "weights") < size // 8
+    np.testing.assert_array_equal(file[100:], raw)
+    x, out = random_rows(rng, 1, k), np.zeros((1, n), np.float32)
+    weight.multiply(x, out)
+    assert_same_bits(out, Product(TensorType.F32, n, k, raw, SIMD[-1])(x))
+
+
+def resident_bytes(path: Path) -> int:
+    """Of a file's mappings in this process, the bytes that are in memory."""
+    lines = Path("/proc/self/smaps").read_text().splitlines()
+    starts = [i for i, line in enumerate(lines) if line.endswith(str(path))]
+    rss = (next(line for line in lines[i:] if line.startswith("Rss:")) for i in starts)
+    return sum(1024 * int(line.split()[1]) for line in rss)
+
+
 # Extremes.
 
 
@@ -395,7 +440,7 @@ def test_refuses_what_does_not_fit() -> None:
     rng = np.random.default_rng(12)
     product = Product(TensorType.Q4_0, 20, 64, random_raw(rng, TensorType.Q4_0, 20, 64))
     weight, rows = product.weight, product.rows(random_rows(rng, 2, 64))
-    out = np.zeros((2, 20), np.float32)
+    out, pool = np.zeros((2, 20), np.float32), _native.program.Pool(1)
     refused = [
         ("k = 96.*k = 64", lambda: weight.multiply(product.rows(random_rows(rng, 2, 96)), out)),
         ("int8 blocks", lambda: weight.multiply(random_rows(rng, 2, 64), out)),
@@ -409,6 +454,7 @@ def test_refuses_what_does_not_fit() -> None:
         ("n_out = 0", lambda: matmul.pack(2, np.zeros(0, np.uint8), 0, 64)),
         ("k = 0", lambda: matmul.pack(2, np.zeros(0, np.uint8), 1, 0)),
         ("type 10", lambda: matmul.pack(10, np.zeros(0, np.uint8), 1, 256)),
+        ("type 10", lambda: matmul.pack_all([(10, np.zeros(0, np.uint8), 1, 256, False)], pool)),
         ("unknown instruction set", lambda: matmul.pack(2, product.raw, 20, 64, "sse9")),
     ]
     for message, call in refused:

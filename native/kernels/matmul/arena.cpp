@@ -1,7 +1,6 @@
 #include "kernels/matmul/arena.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 
 #if defined(__linux__)
@@ -44,7 +43,6 @@ std::shared_ptr<uint8_t> WeightArena::allocate(size_t bytes) {
   }
   uint8_t* at = piece_.get() + used_;
   used_ += bytes;
-  std::memset(at, 0, bytes);
   return {piece_, at};
 }
 

@@ -18,8 +18,8 @@ class WeightArena {
   // Pieces are of `piece_bytes` bytes, or of what does not fit one.
   explicit WeightArena(size_t piece_bytes = kPieceBytes) : piece_bytes_(piece_bytes) {}
 
-  // Zeros, aligned to 64 bytes, that live as long as the pointer. Throws std::bad_alloc. May be
-  // called by several threads.
+  // Bytes of any value, aligned to 64, that live as long as the pointer. Throws std::bad_alloc. May
+  // be called by several threads.
   std::shared_ptr<uint8_t> allocate(size_t bytes);
 
  private:

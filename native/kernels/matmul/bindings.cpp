@@ -48,10 +48,14 @@ class QuantizedRows {
   std::vector<ActivationBlock> blocks_;
 };
 
-std::unique_ptr<PackedWeight> pack(int type, const Bytes& raw, int64_t n_out, int64_t k,
-                                   const std::string& simd, WeightArena* arena) {
-  const auto* layout = matmul::find_layout(static_cast<TensorType>(type));
-  // The byte count first: `pack_weight` trusts it.
+// type, raw, n_out, k, mapped: see RawWeight
+using RawTuple = std::tuple<int, Bytes, int64_t, int64_t, bool>;
+
+RawWeight checked(const RawTuple& given) {
+  const auto& [number, raw, n_out, k, mapped] = given;
+  const auto type = static_cast<TensorType>(number);
+  const auto* layout = matmul::find_layout(type);
+  // The byte count, which packing trusts.
   if (layout && n_out > 0 && k > 0 && k % layout->raw_elements == 0) {
     const __int128 need = static_cast<__int128>(n_out) * (k / layout->raw_elements) * layout->raw_bytes;
     if (need != static_cast<__int128>(raw.shape(0)))
@@ -59,10 +63,23 @@ std::unique_ptr<PackedWeight> pack(int type, const Bytes& raw, int64_t n_out, in
                                   std::to_string(n_out) + " x " + std::to_string(k) + " values of " +
                                   matmul::type_name(layout->type) + " do not");
   }
+  return {type, raw.data(), n_out, k, mapped};
+}
+
+std::vector<std::unique_ptr<PackedWeight>> pack_all(const std::vector<RawTuple>& weights, Pool& pool,
+                                                    const std::string& simd, WeightArena* arena) {
+  std::vector<RawWeight> from;
+  for (const RawTuple& weight : weights) from.push_back(checked(weight));
   const Simd chosen = simd_named(simd);
-  WeightArena own(0);  // no larger than the weight
+  WeightArena own(0);  // no larger than the weights
   nb::gil_scoped_release release;
-  return pack_weight(static_cast<TensorType>(type), raw.data(), n_out, k, chosen, arena ? *arena : own);
+  return pack_weights(from, chosen, arena ? *arena : own, pool);
+}
+
+std::unique_ptr<PackedWeight> pack(int type, const Bytes& raw, int64_t n_out, int64_t k,
+                                   const std::string& simd, WeightArena* arena) {
+  Pool alone(1);
+  return std::move(pack_all({{type, raw, n_out, k, false}}, alone, simd, arena).front());
 }
 
 Activations view_of(nb::handle x) {
@@ -134,6 +151,10 @@ void bind_matmul(nb::module_& parent) {
   m.def("pack", &pack, nb::arg("type"), nb::arg("raw"), nb::arg("n_out"), nb::arg("k"),
         nb::arg("simd") = "", nb::arg("arena").none() = nb::none(),
         "Packs the rows of a tensor of a GGUF type; `raw` is uint8 [bytes].");
+  m.def("pack_all", &pack_all, nb::arg("weights"), nb::arg("pool"), nb::arg("simd") = "",
+        nb::arg("arena").none() = nb::none(),
+        "Packs many, each (type, raw, n_out, k, mapped), by all threads of the pool. `mapped`: raw is "
+        "the mapping of a file, whose pages are given back once they are read.");
   m.def("time_products", &time_all, nb::arg("weights"), nb::arg("x"), nb::arg("threads"),
         nb::arg("passes"), "Seconds of each pass over the weights by a pool of threads.");
   m.def("considered", [] {

@@ -14,7 +14,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
+#include "core/pool.h"
 #include "kernels/dispatch.h"
 #include "kernels/matmul/arena.h"
 
@@ -80,13 +82,22 @@ class PackedWeight {
                         int64_t group_begin, int64_t group_end) const = 0;
 };
 
-// Packs n_out rows of `type` blocks, read from `raw` (no alignment needed) once and not kept; the
-// weight lies in memory of `arena`, which it keeps alive. Throws std::invalid_argument naming the
-// dimension when k is no multiple of the block, or when the type has no kernels.
-std::unique_ptr<PackedWeight> pack_weight(TensorType type, const uint8_t* raw, int64_t n_out,
-                                          int64_t k, Simd simd, WeightArena& arena);
+// n_out rows of k values in blocks of `type`, as they lie in a file; no alignment is needed.
+struct RawWeight {
+  TensorType type = TensorType::f32;
+  const uint8_t* raw = nullptr;
+  int64_t n_out = 0;
+  int64_t k = 0;
+  bool mapped = false;  // a mapping of a file: its pages are given back to the system once read
+};
 
-// Whether `pack_weight` takes this type.
+// Packs weights, each read once and not kept, by all threads of the pool. They lie in memory of
+// `arena`, one after the other, and keep it alive. Throws std::invalid_argument naming the dimension
+// when a k is no multiple of the block, or when a type has no kernels.
+std::vector<std::unique_ptr<PackedWeight>> pack_weights(const std::vector<RawWeight>& weights, Simd simd,
+                                                        WeightArena& arena, Pool& pool);
+
+// Whether `pack_weights` takes this type.
 bool can_pack(TensorType type);
 
 // The k / 32 blocks of one row of k values (k a multiple of 32): scale = max|x| / 127 by block,

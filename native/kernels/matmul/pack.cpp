@@ -179,6 +179,7 @@ void pack_group(const Layout& layout, const uint8_t* raw, int64_t n_out, int64_t
                 uint8_t* group) {
   const int64_t row_bytes = k / layout.raw_elements * layout.raw_bytes;
   const int lanes = static_cast<int>(std::min(kLanes, n_out - g * kLanes));
+  std::memset(group, 0, static_cast<size_t>(layout.group_bytes(k)));
   for (int lane = 0; lane < lanes; ++lane)
     pack_any_row(layout, raw + (g * kLanes + lane) * row_bytes, k, lane, group);
 }

@@ -6,6 +6,11 @@
 #include "kernels/matmul/kernels.h"
 #include "kernels/matmul/pack.h"
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
 namespace pellucid {
 namespace matmul {
 namespace {
@@ -24,8 +29,7 @@ constexpr int64_t kStripBytes = 512 * 1024;
 
 class LaidOutWeight final : public PackedWeight {
  public:
-  LaidOutWeight(const Layout& layout, const uint8_t* raw, int64_t n_out_, int64_t k_, Simd simd_,
-                WeightArena& arena)
+  LaidOutWeight(const Layout& layout, int64_t n_out_, int64_t k_, Simd simd_, WeightArena& arena)
       : layout_(layout), kernels_(kernel_set(simd_).kernels(layout.type)) {
     n_out = n_out_;
     k = k_;
@@ -35,8 +39,12 @@ class LaidOutWeight final : public PackedWeight {
     group = kLanes;
     group_bytes_ = layout.group_bytes(k);
     data_ = arena.allocate(bytes());
-    for (int64_t g = 0; g < n_groups(); ++g)
-      pack_group(layout, raw, n_out, k, g, data_.get() + g * group_bytes_);
+  }
+
+  // Fills groups [begin, end) from the rows at `raw`.
+  void pack(const uint8_t* raw, int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; ++g)
+      pack_group(layout_, raw, n_out, k, g, data_.get() + g * group_bytes_);
   }
 
   size_t bytes() const override {
@@ -98,6 +106,57 @@ class LaidOutWeight final : public PackedWeight {
   std::shared_ptr<uint8_t> data_;
 };
 
+std::unique_ptr<LaidOutWeight> lay_out(const RawWeight& from, Simd simd, WeightArena& arena) {
+  const Layout* layout = find_layout(from.type);
+  if (!layout) refuse("no kernels for weights of type " + std::to_string(static_cast<int>(from.type)));
+  if (from.n_out <= 0) refuse("weight has n_out = " + std::to_string(from.n_out));
+  if (from.k <= 0 || from.k % layout->raw_elements)
+    refuse("weight has k = " + std::to_string(from.k) + ", which is no multiple of the " +
+           std::to_string(layout->raw_elements) + " values in a block of " + type_name(from.type));
+  if (from.n_out > INT64_MAX / 64 / from.k) throw std::bad_alloc();
+  return std::make_unique<LaidOutWeight>(*layout, from.n_out, from.k, simd, arena);
+}
+
+// What a thread packs at a time: large beside the cost of handing it out and of giving pages back,
+// small beside a weight.
+constexpr int64_t kPieceBytes = 512 * 1024;
+
+struct Piece {
+  LaidOutWeight* weight;
+  const RawWeight* from;
+  int64_t begin, end;  // groups
+};
+
+void add_pieces(LaidOutWeight& weight, const RawWeight& from, std::vector<Piece>& pieces) {
+  const int64_t groups = weight.n_groups();
+  const int64_t group_bytes = static_cast<int64_t>(weight.bytes()) / groups;
+  const int64_t step = std::max<int64_t>(kPieceBytes / group_bytes, 1);
+  for (int64_t g = 0; g < groups; g += step)
+    pieces.push_back({&weight, &from, g, std::min(g + step, groups)});
+}
+
+// Gives the whole pages within the bytes back; reading them again loads them from the file.
+void give_back(const uint8_t* begin, const uint8_t* end) {
+#if defined(__linux__)
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(begin) + page - 1) / page * page;
+  const uintptr_t last = reinterpret_cast<uintptr_t>(end) / page * page;
+  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+#else
+  (void)begin, (void)end;
+#endif
+}
+
+void pack(const Piece& piece) {
+  const RawWeight& from = *piece.from;
+  piece.weight->pack(from.raw, piece.begin, piece.end);
+  if (!from.mapped) return;
+  const Layout& layout = *find_layout(from.type);
+  const int64_t row_bytes = from.k / layout.raw_elements * layout.raw_bytes;
+  give_back(from.raw + piece.begin * kLanes * row_bytes,
+            from.raw + std::min(piece.end * kLanes, from.n_out) * row_bytes);
+}
+
 }  // namespace
 
 const KernelSet& kernel_set(Simd simd) {
@@ -116,18 +175,20 @@ const KernelSet& kernel_set(Simd simd) {
 
 bool can_pack(TensorType type) { return matmul::find_layout(type) != nullptr; }
 
-std::unique_ptr<PackedWeight> pack_weight(TensorType type, const uint8_t* raw, int64_t n_out,
-                                          int64_t k, Simd simd, WeightArena& arena) {
-  const matmul::Layout* layout = matmul::find_layout(type);
-  if (!layout)
-    matmul::refuse("no kernels for weights of type " + std::to_string(static_cast<int>(type)));
-  if (n_out <= 0) matmul::refuse("weight has n_out = " + std::to_string(n_out));
-  if (k <= 0 || k % layout->raw_elements)
-    matmul::refuse("weight has k = " + std::to_string(k) + ", which is no multiple of the " +
-                   std::to_string(layout->raw_elements) + " values in a block of " +
-                   matmul::type_name(type));
-  if (n_out > INT64_MAX / 64 / k) throw std::bad_alloc();
-  return std::make_unique<matmul::LaidOutWeight>(*layout, raw, n_out, k, simd, arena);
+std::vector<std::unique_ptr<PackedWeight>> pack_weights(const std::vector<RawWeight>& weights, Simd simd,
+                                                        WeightArena& arena, Pool& pool) {
+  std::vector<std::unique_ptr<PackedWeight>> packed;
+  std::vector<matmul::Piece> pieces;
+  for (const RawWeight& from : weights) {
+    std::unique_ptr<matmul::LaidOutWeight> weight = matmul::lay_out(from, simd, arena);
+    matmul::add_pieces(*weight, from, pieces);
+    packed.push_back(std::move(weight));
+  }
+  pool.run([&](Worker& worker) {
+    worker.for_each(static_cast<int64_t>(pieces.size()),
+                    [&](int64_t i) { matmul::pack(pieces[static_cast<size_t>(i)]); });
+  });
+  return packed;
 }
 
 void quantize_row(const float* x, int64_t k, ActivationBlock* blocks, Simd simd) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <numeric>
 
 #include "kernels/matmul/arena.h"
@@ -50,6 +51,7 @@ std::vector<double> peak_reads(Pool& pool, int64_t bytes, int passes, Simd simd)
   const int64_t size = (bytes + kMegabyte - 1) / kMegabyte * kMegabyte;
   WeightArena arena(static_cast<size_t>(size));
   const std::shared_ptr<uint8_t> buffer = arena.allocate(static_cast<size_t>(size));
+  std::memset(buffer.get(), 1, static_cast<size_t>(size));  // memory nobody wrote need not be there
   std::atomic<uint64_t> total{0};
   return rates(static_cast<double>(size), time_passes(pool, passes, [&](Worker& worker) {
                  worker.for_each(size / kChunkBytes, [&](int64_t i) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,9 +65,12 @@ def load(
         budget = (free - weights) // 2 if kv_budget is None else kv_budget
         limits = limits_for(spec, asked, budget, ops.kv_dtype)
         _say(note, f"weights: {in_words(weights)} {form}; {describe(spec, limits, ops.kv_dtype)}")
-        tokenizer, templates = _open_text(checkpoint)
         defaults = default_params(checkpoint)
-        model = load_model(checkpoint, ops, context=limits.max_model_len)
+        # The tokenizer's library keeps Python to itself while it builds; packing needs no Python.
+        with ThreadPoolExecutor(1, "pellucid-text") as beside:
+            text = beside.submit(_open_text, checkpoint)
+            model = load_model(checkpoint, ops, context=limits.max_model_len)
+            tokenizer, templates = text.result()
     return Loaded(model, tokenizer, templates, limits, defaults)
 
 

@@ -17,7 +17,7 @@ from pellucid.ops.native.fuse import fuse as join
 from pellucid.ops.native.graph import LOGIT_ROWS, POSITIONS, TOKENS, Graph, Node, symbolic_step
 from pellucid.ops.native.lower import early_rows, lower
 from pellucid.ops.native.schedule import schedule
-from pellucid.ops.native.weights import NativeWeight
+from pellucid.ops.native.weights import NativeWeight, pack_together
 from pellucid.ops.rotary import rotations
 from pellucid.ops.step import Step
 from pellucid.ops.vocabulary import HostTensor, Ops
@@ -77,7 +77,7 @@ class NativeOps(Ops):
     # Before a forward pass
 
     def load(self, tensor: HostTensor) -> NativeWeight:
-        return NativeWeight(tensor, self.simd, self._arena)
+        return NativeWeight(tensor, self._pool, self.simd, self._arena)
 
     def new_cache(self, spec: ModelSpec, n_pages: int, page_size: int) -> Any:
         """A `_native.program.KvCache`. Raises `ValueError` naming a size that cannot be: pages
@@ -103,6 +103,7 @@ class NativeOps(Ops):
             nodes = self._graph.nodes
         finally:
             self._graph = None
+        pack_together(weight for node in nodes for weight in _products(node))
         nodes, output = lower(*early_rows(nodes, output))
         if self.fuse:
             nodes, output = join(nodes, output)
@@ -250,3 +251,9 @@ class CompiledForward:
             self._program.extend_rope_table(
                 table, np.ascontiguousarray(cos), np.ascontiguousarray(sin)
             )
+
+
+def _products(node: Node) -> list[NativeWeight]:
+    """The weights that a recorded operation multiplies with."""
+    names = {"linear": ("weight",), "experts": ("gate", "up", "down")}.get(node.op, ())
+    return [node.data[name] for name in names]

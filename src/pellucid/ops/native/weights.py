@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -28,19 +30,27 @@ NATIVE_TYPES = _FLOATS | {
     TensorType.Q6_K,
 }
 
+# type, bytes, rows, columns, whether the bytes are a mapping: as `_native.matmul.pack_all` takes it
+RawMatrix = tuple[int, NDArray[np.uint8], int, int, bool]
+
+# Packed in one native call, which Ctrl-C waits for.
+_BATCH_BYTES = 1 << 29
+
 
 class NativeWeight:
     """One tensor of a model. Nothing is prepared before it is asked for.
 
-    `arena` is a `_native.matmul.Arena`, the memory that packed weights share.
+    `pool` is the `_native.program.Pool` that packs, `arena` a `_native.matmul.Arena`, the memory
+    that packed weights share.
     `stored_as` is the type the kernels compute with, which differs from the file's when that has
     no kernels.
     """
 
-    def __init__(self, host: HostTensor, simd: str, arena: Any) -> None:
+    def __init__(self, host: HostTensor, pool: Any, simd: str, arena: Any) -> None:
         self.name = host.name
         self.shape = host.shape
         self._host = host
+        self._pool = pool
         self._simd = simd
         self._arena = arena
         self._packed: list[Any] = []
@@ -60,13 +70,13 @@ class NativeWeight:
         """The matrix (out, in) as a `_native.matmul.Weight`."""
         if len(self.shape) != 2:
             raise ValueError(f"{self.name}: a linear layer's weight has 2 dimensions: {self.shape}")
-        return self._pack(1, *self.shape)[0]
+        return self._all_packed()[0]
 
     def packed_experts(self) -> list[Any]:
         """The matrices (experts, out, in), one `_native.matmul.Weight` an expert."""
         if len(self.shape) != 3:
             raise ValueError(f"{self.name}: experts' weights have 3 dimensions: {self.shape}")
-        return self._pack(*self.shape)
+        return self._all_packed()
 
     def table(self) -> Any:
         """The rows (n, features) as a `_native.program.EmbeddingTable`."""
@@ -78,18 +88,33 @@ class NativeWeight:
         host = self._host
         return np.ascontiguousarray(dequantize(host.data, host.type, host.shape).reshape(-1))
 
-    def _pack(self, n: int, out: int, features: int) -> list[Any]:
+    @property
+    def packs_as_stored(self) -> bool:
+        """Whether packing reads the file's own bytes, nothing dequantised before."""
+        return self._host.type in NATIVE_TYPES
+
+    def _all_packed(self) -> list[Any]:
         if not self._packed:
-            type, data = self._readable()
-            size = byte_count(type, (out, features))
-            parts = [data[i * size : (i + 1) * size] for i in range(n)]
-            self._packed = [
-                _native.matmul.pack(int(type), part, out, features, self._simd, self._arena)
-                for part in parts
-            ]
-            if self._host.release is not None:
-                self._host.release()
+            self._keep(
+                _native.matmul.pack_all(self._matrices(), self._pool, self._simd, self._arena)
+            )
         return self._packed
+
+    def _matrices(self) -> list[RawMatrix]:
+        type, data = self._readable()
+        out, features = self.shape[-2:]
+        size = byte_count(type, (out, features))
+        # Only the file's own bytes can be given back.
+        mapped = self.packs_as_stored and self._host.release is not None
+        return [
+            (int(type), data[at : at + size], out, features, mapped)
+            for at in range(0, len(data), size)
+        ]
+
+    def _keep(self, packed: list[Any]) -> None:
+        self._packed = packed
+        if self._host.release is not None:
+            self._host.release()
 
     def _readable(self) -> tuple[TensorType, NDArray[np.uint8]]:
         """Type and bytes that native code reads: the file's own, or half precision in their place
@@ -102,3 +127,30 @@ class NativeWeight:
         self.stored_as = TensorType.F16 if fits else TensorType.F32
         log.info("%s: %s has no kernel, kept as %s", self.name, host.type.name, self.stored_as.name)
         return self.stored_as, values.astype("<f2" if fits else "<f4").reshape(-1).view(np.uint8)
+
+
+def pack_together(weights: Iterable[NativeWeight]) -> None:
+    """Packs matrices, and stacks of them, by all threads and without holding up Python's others.
+
+    Those that must be dequantised first are left for when they are asked for, one by one.
+    """
+    for batch in _batches(w for w in dict.fromkeys(weights) if w.packs_as_stored):
+        matrices = [weight._matrices() for weight in batch]
+        first = batch[0]
+        every = list(chain.from_iterable(matrices))
+        packed = iter(_native.matmul.pack_all(every, first._pool, first._simd, first._arena))
+        for weight, parts in zip(batch, matrices, strict=True):
+            weight._keep([next(packed) for _ in parts])
+
+
+def _batches(weights: Iterable[NativeWeight]) -> Iterator[list[NativeWeight]]:
+    batch: list[NativeWeight] = []
+    size = 0
+    for weight in weights:
+        if batch and size + weight.nbytes > _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(weight)
+        size += weight.nbytes
+    if batch:
+        yield batch
