@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         TokenLogprob,
     )
     from pellucid.core.params import SamplingParams
-    from pellucid.engine import LLM, Stream
+    from pellucid.engine import LLM, AsyncLLM, AsyncStream, Stream
 
 __version__ = "0.1.0"
 
@@ -52,12 +52,14 @@ _HOMES = {
         "TokenLogprob",
     ),
     "pellucid.core.params": ("SamplingParams",),
-    "pellucid.engine": ("LLM", "Stream"),
+    "pellucid.engine": ("LLM", "AsyncLLM", "AsyncStream", "Stream"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "LLM",
+    "AsyncLLM",
+    "AsyncStream",
     "BadInput",
     "CompletionOutput",
     "FetchError",

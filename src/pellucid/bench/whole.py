@@ -12,6 +12,7 @@ from pellucid.bench.spread import Spread
 from pellucid.core.params import SamplingParams
 from pellucid.costs import pages_for
 from pellucid.engine.engine import Engine
+from pellucid.engine.gathered import Gathered
 from pellucid.engine.loading import Loaded, tokens_of
 from pellucid.engine.request import Request
 from pellucid.sampling import Sampler
@@ -76,16 +77,14 @@ def _decode(
     """Seconds of the decode steps, and those of them outside native code."""
     params = SamplingParams(temperature=0.0, max_tokens=n_steps + 1, ignore_eos=True)
     vocab = engine.model.spec.vocab_size
-    generations = [
-        engine.submit(Request(str(i), tokens(i, 0, SHORT_CONTEXT, vocab), params, i, n_steps + 1))
-        for i in range(batch)
-    ]
+    for i in range(batch):
+        prompt = tokens(i, 0, SHORT_CONTEXT, vocab)
+        request = Request(str(i), prompt, params, i, n_steps + 1)
+        engine.submit(request, Gathered(request))
     engine.step()  # the prompts, and the first token of each answer
     native = clock.seconds if clock else 0.0
     begin = time.perf_counter()
-    for generation in generations:
-        while engine.advance(generation):
-            generation.increments.clear()
+    engine.run_until(lambda: engine.scheduler.idle)
     whole = time.perf_counter() - begin
     native = clock.seconds - native if clock else 0.0
     return whole, whole - native

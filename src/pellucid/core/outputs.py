@@ -67,7 +67,8 @@ class RequestOutput:
 class Increment:
     """What one step added to answer `index`. Text may lag behind its tokens (half a character, or
     what may yet turn into a stop string, is held back); joined over an answer, the increments
-    equal its `CompletionOutput`. The last one carries `finish_reason`."""
+    equal its `CompletionOutput`. The answer's last one carries `finish_reason`, the request's last
+    one `metrics`."""
 
     index: int
     text: str
@@ -75,3 +76,4 @@ class Increment:
     logprobs: list[dict[int, TokenLogprob]] | None = None
     finish_reason: FinishReason | None = None
     stop_reason: int | str | None = None
+    metrics: RequestMetrics | None = None

@@ -14,13 +14,7 @@ the text unless `include_stop_str_in_output`.
 
 from __future__ import annotations
 
-from pellucid.core.outputs import (
-    CompletionOutput,
-    FinishReason,
-    Increment,
-    TokenChoice,
-    TokenLogprob,
-)
+from pellucid.core.outputs import FinishReason, Increment, TokenChoice, TokenLogprob
 from pellucid.engine.request import Request
 from pellucid.sampling import Draw, History, sample_seed
 from pellucid.text import Detokenizer, StopMatcher, Tokenizer
@@ -41,12 +35,7 @@ class Answer:
         self._eos_ids = frozenset(() if params.ignore_eos else tokenizer.eos_ids)
         self._stop_ids = frozenset(params.stop_token_ids)
         self._end_ids = tuple(sorted(self._eos_ids | self._stop_ids))
-        self._texts: list[str] = []
-        self._token_ids: list[int] = []
-        self._logprobs: list[dict[int, TokenLogprob]] | None = (
-            None if params.logprobs is None else []
-        )
-        self._cumulative = 0.0
+        self.n_tokens = 0
         self.finish_reason: FinishReason | None = None
         self._stop_reason: int | str | None = None
 
@@ -54,23 +43,18 @@ class Answer:
     def finished(self) -> bool:
         return self.finish_reason is not None
 
-    @property
-    def n_tokens(self) -> int:
-        return len(self._token_ids)
-
     def draw(self) -> Draw:
         """What the choice of its next token depends on."""
-        position = len(self._request.prompt_token_ids) + len(self._token_ids)
+        position = len(self._request.prompt_token_ids) + self.n_tokens
         return Draw(self._request.params, self._seed, position, self._history, self._end_ids)
 
     def take(self, choice: TokenChoice) -> Increment:
         """Another token was chosen; returns what it adds."""
         token = choice.token_id
-        self._token_ids.append(token)
+        self.n_tokens += 1
         self._history.append(token)
         text = self._text_of(token)
-        self._texts.append(text)
-        logprobs = self._record(choice)
+        logprobs = self._logprobs(choice)
         return Increment(
             self._index, text, [token], logprobs, self.finish_reason, self._stop_reason
         )
@@ -78,21 +62,8 @@ class Answer:
     def abort(self) -> Increment:
         """It ends here, unwanted; returns the text held back."""
         text = self._stops.push(self._detokenizer.finish()) + self._stops.finish()
-        self._texts.append(text)
         self.finish_reason = "abort"
         return Increment(self._index, text, [], None, "abort")
-
-    def output(self) -> CompletionOutput:
-        """The answer so far."""
-        return CompletionOutput(
-            self._index,
-            "".join(self._texts),
-            list(self._token_ids),
-            None if self._logprobs is None else list(self._logprobs),
-            None if self._logprobs is None else self._cumulative,
-            self.finish_reason,
-            self._stop_reason,
-        )
 
     def _text_of(self, token: int) -> str:
         """The text that `token` sets free; settles whether it ends the answer."""
@@ -112,13 +83,11 @@ class Answer:
             text += self._stops.push(self._detokenizer.finish()) + self._stops.finish()
         return text
 
-    def _record(self, choice: TokenChoice) -> list[dict[int, TokenLogprob]] | None:
-        """Keep the token's log-probability beside those of the likeliest."""
-        if self._logprobs is None or choice.logprob is None:
+    def _logprobs(self, choice: TokenChoice) -> list[dict[int, TokenLogprob]] | None:
+        """The token's log-probability beside those of the likeliest, if they were asked for."""
+        if choice.logprob is None:
             return None
         entries = {entry.token_id: entry for entry in (choice.logprob, *choice.top)}
         for entry in entries.values():
             entry.text = self._tokenizer.token_text(entry.token_id)
-        self._logprobs.append(entries)
-        self._cumulative += choice.logprob.logprob
         return [entries]

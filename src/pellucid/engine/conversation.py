@@ -28,6 +28,9 @@ class Layout:
     chat_template_kwargs: Mapping[str, Any] | None = None
 
 
+PLAIN = Layout()
+
+
 class Conversations:
     """Lays conversations out for one model."""
 

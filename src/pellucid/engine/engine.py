@@ -5,7 +5,7 @@ A request's life:
 1. `submit` checks that it can ever run and queues one sequence for each of its answers.
 2. Each `step` asks the scheduler for a plan, runs the model on it, chooses a token for every
    sequence whose last known position was computed, and tells the scheduler.
-3. Each token becomes an increment of its answer, which waits in its `Generation` for whoever asked.
+3. Each token becomes an increment of its answer, which goes to the request's sink.
 4. At an answer's end, or at `abort`, its pages go back at once.
 
 A step that is interrupted (Ctrl-C) was never applied: the next plan computes the same again.
@@ -17,6 +17,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections.abc import Callable
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
 
@@ -24,11 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.core.errors import BadInput, PellucidError
-from pellucid.core.outputs import TokenChoice
+from pellucid.core.outputs import Increment, TokenChoice
 from pellucid.core.plan import Plan, Span
 from pellucid.engine.answer import Answer
-from pellucid.engine.generation import Generation
+from pellucid.engine.generation import Generation, Sink
 from pellucid.engine.request import Request
+from pellucid.engine.scoring import Scoring
+from pellucid.engine.stats import EngineStats
 from pellucid.models.registry import Model
 from pellucid.sampling import Sampler
 from pellucid.scheduling import Limits, Scheduler, Sequence
@@ -46,15 +49,6 @@ class _Job:
     sequence: Sequence
 
 
-@dataclass(slots=True)
-class _Scoring:
-    """What becomes of a sequence's logits: they are kept, float32 [length, vocabulary]."""
-
-    sequence: Sequence
-    logits: Float32
-    filled: int = 0
-
-
 class Engine:
     """A model, its pages, and the sequences that run on them."""
 
@@ -67,19 +61,32 @@ class Engine:
         self._cache = _new_cache(model, limits)
         self._sampler = sampler
         self._jobs: dict[int, _Job] = {}
-        self._scorings: dict[int, _Scoring] = {}
+        self._scorings: dict[int, Scoring] = {}
         self._ids = itertools.count()
         self._stepping = False
         self._unwanted: list[Generation] = []
+        self._steps = self._positions = self._tokens = self._requests_ended = 0
+        self._closed: PellucidError | None = None
         self._lock = threading.RLock()
 
-    def submit(self, request: Request) -> Generation:
-        """Queue a request.
+    def submit(self, request: Request, sink: Sink) -> Generation:
+        """Queue a request; what comes of it goes to `sink`.
 
         Raises `PromptTooLong` or `BadInput` if it could never run; nothing is queued then.
         """
+        generation = self.prepare(request, sink)
+        self.enlist(generation)
+        return generation
+
+    def prepare(self, request: Request, sink: Sink) -> Generation:
+        """What `enlist` takes; waits for no step that is running."""
+        return Generation(request, self.tokenizer, time.monotonic(), sink)
+
+    def enlist(self, generation: Generation) -> None:
+        """Queue a sequence for each answer. Raises as `submit`."""
+        request = generation.request
         with self._lock:
-            generation = Generation(request, self.tokenizer, time.monotonic())
+            self._check_open()
             try:
                 for answer in generation.answers:
                     sequence = Sequence(
@@ -91,7 +98,6 @@ class Engine:
             except BaseException:
                 self._end(generation)
                 raise
-            return generation
 
     def abort(self, generation: Generation) -> None:
         """End a request wherever it is; its pages go back. Nothing happens if it has ended."""
@@ -101,18 +107,12 @@ class Engine:
             else:
                 self._end(generation)
 
-    def advance(self, generation: Generation) -> bool:
-        """Run steps until `generation` has increments to collect; False if none will come.
-
-        Raises what went wrong with it: a `PellucidError`.
-        """
-        while not generation.increments and not generation.finished:
+    def run_until(self, done: Callable[[], bool]) -> None:
+        """Run steps until `done`, for which something must have been submitted."""
+        while not done():
             with self._lock:
-                if not self.step() and not generation.finished:
-                    raise RuntimeError(f"nothing is planned for request {generation.request.id}")
-        if generation.error is not None:
-            raise generation.error
-        return bool(generation.increments)
+                if not done() and not self.step():
+                    raise RuntimeError("nothing is planned, and somebody waits")
 
     def step(self) -> bool:
         """Compute what the scheduler plans next, for all requests; False if that is nothing."""
@@ -129,25 +129,74 @@ class Engine:
                     self._end(self._unwanted.pop())
             return True
 
+    def stats(self) -> EngineStats:
+        """What there is now, and what was counted; for any thread."""
+        scheduler = self.scheduler
+        return EngineStats(
+            scheduler.n_running,
+            scheduler.n_waiting,
+            scheduler.pool.n_pages,
+            scheduler.pool.n_free,
+            self._steps,
+            self._positions,
+            self._tokens,
+            self._requests_ended,
+        )
+
+    @property
+    def idle(self) -> bool:
+        """True if there is nothing to do."""
+        return self.scheduler.idle
+
     def logits(self, token_ids: Tokens[int]) -> Float32:
         """Scores of every position, float32 [len(token_ids), vocabulary].
 
         Raises `PromptTooLong` for more tokens than the context holds.
         """
-        sequence = Sequence(next(self._ids), token_ids, 0, all_logits=True)
-        shape = len(token_ids), self.model.spec.vocab_size
-        scoring = _Scoring(sequence, np.empty(shape, np.float32))
-        with self._lock:
-            self.scheduler.add(sequence)
-            self._scorings[sequence.id] = scoring
+        scoring = Scoring(token_ids, self.model.spec.vocab_size)
+        self.start_scoring(scoring)
         try:
-            while scoring.filled < len(token_ids):
-                self.step()
+            self.run_until(lambda: scoring.finished)
         finally:
-            with self._lock:
-                del self._scorings[sequence.id]
-                self.scheduler.finish(sequence)
-        return scoring.logits
+            self.stop_scoring(scoring)
+        return scoring.result()
+
+    def start_scoring(self, scoring: Scoring) -> None:
+        """Queue a scoring. Raises `PromptTooLong` for more tokens than the context holds."""
+        with self._lock:
+            self._check_open()
+            sequence = Sequence(next(self._ids), scoring.token_ids, 0, all_logits=True)
+            self.scheduler.add(sequence)
+            scoring.sequence = sequence
+            self._scorings[sequence.id] = scoring
+
+    def stop_scoring(self, scoring: Scoring) -> None:
+        """End it wherever it is."""
+        with self._lock:
+            if scoring.sequence is not None:
+                self._scorings.pop(scoring.sequence.id, None)
+                self.scheduler.finish(scoring.sequence)
+
+    def fail_all(self, error: PellucidError) -> None:
+        """End every request and every scoring with `error`."""
+        with self._lock:
+            for job in list(self._jobs.values()):
+                if job.sequence.id in self._jobs:  # not ended beside a sibling
+                    job.generation.fail(error)
+                    self._end(job.generation)
+            for scoring in list(self._scorings.values()):
+                self.stop_scoring(scoring)
+                scoring.fail(error)
+
+    def close(self, error: PellucidError) -> None:
+        """End everything with `error`, and refuse with it whatever comes later."""
+        with self._lock:
+            self._closed = error
+            self.fail_all(error)
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise self._closed
 
     def _run(self, plan: Plan) -> None:
         self._mark_started(plan)
@@ -156,8 +205,12 @@ class Engine:
         try:
             self.scheduler.apply(plan, tokens)
             self._deliver(choices)
+            self._steps += 1
+            self._positions += plan.n_tokens
+            self._tokens += len(tokens)
         except BaseException:
-            self._abandon()
+            # Positions may have moved without their tokens: no request can be trusted to go on.
+            self.fail_all(PellucidError("interrupted in the middle of a step: ask again"))
             raise
 
     def _end(self, generation: Generation) -> None:
@@ -165,7 +218,7 @@ class Engine:
             job = self._jobs.pop(sequence.id, None)
             self.scheduler.finish(sequence)
             if job is not None:
-                generation.add(job.answer.abort(), time.monotonic())
+                self._give(generation, job.answer.abort(), time.monotonic())
 
     def _mark_started(self, plan: Plan) -> None:
         now = time.monotonic()
@@ -198,7 +251,7 @@ class Engine:
                 continue
             if isinstance(choice, PellucidError):  # its own request's trouble, and no other's
                 generation = self._jobs[sequence].generation
-                generation.error = choice
+                generation.fail(choice)
                 self._end(generation)
             else:
                 choices[sequence] = choice
@@ -206,10 +259,9 @@ class Engine:
 
     def _keep(self, span: Span, rows: Float32) -> None:
         scoring = self._scorings[span.sequence]
-        scoring.logits[span.end - len(rows) : span.end] = rows
-        scoring.filled = span.end
-        if scoring.filled == len(scoring.logits):
-            self.scheduler.finish(scoring.sequence)
+        scoring.keep(span.start, rows)
+        if scoring.finished:
+            self.stop_scoring(scoring)
 
     def _deliver(self, choices: dict[int, TokenChoice]) -> None:
         now = time.monotonic()
@@ -221,13 +273,12 @@ class Engine:
             if job.answer.finished:
                 del self._jobs[sequence_id]
                 self.scheduler.finish(job.sequence)
-            job.generation.add(increment, now)
+            self._give(job.generation, increment, now)
 
-    def _abandon(self) -> None:
-        """A step was cut off while it was being applied: no request can be trusted to go on."""
-        for job in list(self._jobs.values()):
-            job.generation.error = PellucidError("interrupted in the middle of a step: ask again")
-            self._end(job.generation)
+    def _give(self, generation: Generation, increment: Increment, now: float) -> None:
+        generation.add(increment, now)
+        if increment.metrics is not None:
+            self._requests_ended += 1
 
 
 def _new_cache(model: Model, limits: Limits) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,22 +15,18 @@ from pellucid.core.errors import BadInput
 from pellucid.core.outputs import RequestOutput
 from pellucid.core.params import SamplingParams
 from pellucid.core.spec import ModelSpec
-from pellucid.engine.conversation import (
-    Conversations,
-    Layout,
-    Message,
-    is_conversation,
-)
+from pellucid.engine.conversation import Layout, Message
 from pellucid.engine.engine import Engine
+from pellucid.engine.frontend import Frontend
+from pellucid.engine.gathered import Gathered
 from pellucid.engine.generation import Generation
-from pellucid.engine.inputs import Inputs, Prompt, pair_params
+from pellucid.engine.inputs import Prompt, pair_params
 from pellucid.engine.loading import load, tokens_of
-from pellucid.engine.request import Request
 from pellucid.engine.sizing import Asked
 from pellucid.engine.stream import Stream
 from pellucid.hub import DEFAULT_MODEL, Progress, SilentProgress, resolve
 from pellucid.ops import backend as make_ops
-from pellucid.sampling import Sampler, sample_seed
+from pellucid.sampling import Sampler
 from pellucid.sampling.rows import RowsSampler
 from pellucid.text import Tokenizer
 
@@ -88,7 +83,7 @@ class LLM:
         )
         asked.check()
         budget = _count("kv_cache_memory_bytes", kv_cache_memory_bytes)
-        self._seed = _seed(seed)
+        own_seed = _seed(seed)
         progress = progress or SilentProgress()
         self.model_path = resolve(model, offline=offline, progress=progress)
         ops = make_ops(backend, threads=_count("threads", threads), kv_dtype=kv_cache_dtype)
@@ -96,13 +91,17 @@ class LLM:
         self.tokenizer: Tokenizer = loaded.tokenizer
         self.spec: ModelSpec = loaded.model.spec
         self.max_model_len: int = loaded.limits.max_model_len
-        self._conversations = Conversations(loaded.tokenizer, loaded.templates)
-        self._defaults = loaded.defaults
-        self._inputs = Inputs(self.tokenizer, self.spec.vocab_size, self.max_model_len)
+        self.front = Frontend(
+            loaded.tokenizer,
+            loaded.templates,
+            loaded.defaults,
+            self.spec.vocab_size,
+            self.max_model_len,
+            own_seed,
+        )
         sampler_of = RowsSampler if backend == "native" else Sampler
         sampler = sampler_of(tokens_of(self.tokenizer, self.spec.vocab_size))
         self._engine: Engine | None = Engine(loaded.model, self.tokenizer, loaded.limits, sampler)
-        self._requests = itertools.count()
 
     def generate(
         self,
@@ -120,7 +119,7 @@ class LLM:
         Raises `PromptTooLong` or `BadInput` before anything is computed, `PellucidError` if the
         model breaks down.
         """
-        checked = self._inputs.prompts(prompts, parse_special)
+        checked = self.front.inputs.prompts(prompts, parse_special)
         return self._run(checked, sampling_params)
 
     def chat(
@@ -147,7 +146,7 @@ class LLM:
         )
         layout = Layout(tools, add_generation_prompt, continue_final_message, chat_template_kwargs)
         prompts = [
-            self._chat_prompt(conversation, layout)
+            self.front.conversation(conversation, layout)
             for conversation in (messages if many else [messages])
         ]
         return self._run(prompts, sampling_params)
@@ -169,15 +168,9 @@ class LLM:
         Raises as they do, at once.
         """
         layout = Layout(tools, add_generation_prompt, continue_final_message, chat_template_kwargs)
-        if not is_conversation(prompt):
-            _refuse_unread(layout != Layout(), "tools and the template's arguments", "messages")
-            checked = self._inputs.prompt(prompt, parse_special)
-        else:
-            _refuse_unread(parse_special, "parse_special", "a prompt")
-            checked = self._chat_prompt(prompt, layout)
-        params = self._inputs.params(sampling_params or self._defaults)
-        engine = self._open_engine()
-        return Stream(engine, engine.submit(self._request(checked, params)))
+        checked = self.front.prompt(prompt, layout, parse_special)
+        request = self.front.request(checked, sampling_params)
+        return Stream(self.engine, request)
 
     def logits(self, token_ids: Sequence[int]) -> NDArray[np.float32]:
         """The model's scores at every position, float32 [len(token_ids), vocabulary].
@@ -185,17 +178,24 @@ class LLM:
         Row i scores what follows token i. Raises `BadInput` for no tokens or an id out of range,
         `PromptTooLong` for more than the context holds.
         """
-        return self._open_engine().logits(self._inputs.token_ids(token_ids))
+        return self.engine.logits(self.front.inputs.token_ids(token_ids))
+
+    @property
+    def engine(self) -> Engine:
+        """What runs the requests. Raises `BadInput` when this LLM is closed."""
+        if self._engine is None:
+            raise BadInput("this LLM is closed: make another one")
+        return self._engine
 
     @property
     def has_chat_template(self) -> bool:
         """Whether `chat` is possible."""
-        return self._conversations.possible
+        return self.front.conversations.possible
 
     def get_default_sampling_params(self) -> SamplingParams:
         """What a call without parameters uses: the model's own settings (`generation_config.json`
         or GGUF's `general.sampling`), else those of `SamplingParams()`."""
-        return self._inputs.params(self._defaults)
+        return self.front.default_params()
 
     def close(self) -> None:
         """Let go of weights and cache. Any later call raises `BadInput`."""
@@ -217,52 +217,29 @@ class LLM:
         prompts: list[Prompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None,
     ) -> list[RequestOutput]:
-        each = pair_params(sampling_params, self._defaults, len(prompts))
+        each = pair_params(sampling_params, self.front.defaults, len(prompts))
         requests = [
-            self._request(prompt, self._inputs.params(params))
-            for prompt, params in zip(prompts, each, strict=True)
+            self.front.request(prompt, params) for prompt, params in zip(prompts, each, strict=True)
         ]
-        engine = self._open_engine()
+        engine = self.engine
+        results = [Gathered(request) for request in requests]
         generations: list[Generation] = []
         try:
-            for request in requests:
-                generations.append(engine.submit(request))
-            for generation in generations:
-                while engine.advance(generation):
-                    generation.increments.clear()
-            return [generation.output() for generation in generations]
+            for request, result in zip(requests, results, strict=True):
+                generations.append(engine.submit(request, result))
+            for generation, result in zip(generations, results, strict=True):
+                engine.run_until(lambda: generation.finished)  # noqa: B023 - called before the next
+                if result.error is not None:
+                    raise result.error
+            return [result.output() for result in results]
         finally:
             for generation in generations:
                 engine.abort(generation)
-
-    def _chat_prompt(self, messages: Any, layout: Layout) -> Prompt:
-        """A conversation as a prompt; its text is what the model reads, control tokens shown."""
-        ids = self._conversations.token_ids(messages, layout)
-        checked = self._inputs.prompt(ids, parse_special=False)
-        text = self.tokenizer.decode(checked.token_ids, skip_special_tokens=False)
-        return Prompt(checked.token_ids, text)
-
-    def _request(self, prompt: Prompt, params: SamplingParams) -> Request:
-        number = next(self._requests)
-        # Numbered from 1: the first request does not use the engine's own seed.
-        seed = sample_seed(self._seed, number + 1) if params.seed is None else params.seed
-        room = self._inputs.room(prompt, params.max_tokens)
-        return Request(str(number), prompt.token_ids, params, seed, room, prompt.text)
-
-    def _open_engine(self) -> Engine:
-        if self._engine is None:
-            raise BadInput("this LLM is closed: make another one")
-        return self._engine
 
 
 def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
     if unknown:
         raise BadInput(f"LLM has no argument {', '.join(sorted(unknown))}: leave it out")
-
-
-def _refuse_unread(given: bool, what: str, use: str) -> None:
-    if given:
-        raise BadInput(f"{what} are for {use} alone: leave them out")
 
 
 def _refuse_later(

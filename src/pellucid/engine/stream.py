@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from types import TracebackType
 
+from pellucid.core.errors import PellucidError
 from pellucid.core.outputs import Increment, RequestOutput
 from pellucid.engine.engine import Engine
-from pellucid.engine.generation import Generation
+from pellucid.engine.gathered import Gathered
+from pellucid.engine.request import Request
+
+
+class _Pending:
+    """Increments that nobody has looked at yet, and what went wrong."""
+
+    def __init__(self) -> None:
+        self.increments: deque[Increment] = deque()
+        self.error: PellucidError | None = None
+
+    def add(self, increment: Increment) -> None:
+        self.increments.append(increment)
+
+    def fail(self, error: PellucidError) -> None:
+        self.error = error
 
 
 class Stream:
@@ -18,38 +35,50 @@ class Stream:
     so far, with the metrics once it is finished.
     """
 
-    def __init__(self, engine: Engine, generation: Generation) -> None:
+    def __init__(self, engine: Engine, request: Request) -> None:
         self._engine = engine
-        self._generation = generation
+        self._request = request
+        self._pending = _Pending()
+        self._gathered = Gathered(request)
+        self._generation = engine.submit(request, self._pending)
 
     @property
     def prompt_token_ids(self) -> list[int]:
-        return list(self._generation.request.prompt_token_ids)
+        return list(self._request.prompt_token_ids)
 
     @property
     def finished(self) -> bool:
-        return self._generation.finished
+        return self._gathered.finished
 
     def output(self) -> RequestOutput:
         """Everything so far."""
-        return self._generation.output()
+        return self._gathered.output()
 
     def close(self) -> None:
         """End the request if it has not ended; again does no harm."""
         self._engine.abort(self._generation)
-        self._generation.increments.clear()
+        while self._pending.increments:
+            self._gathered.add(self._pending.increments.popleft())
 
     def __iter__(self) -> Stream:
         return self
 
     def __next__(self) -> Increment:
         try:
-            if not self._engine.advance(self._generation):
+            self._engine.run_until(self._ready)
+            if self._pending.error is not None:
+                raise self._pending.error
+            if not self._pending.increments:
                 raise StopIteration
         except BaseException:
             self.close()
             raise
-        return self._generation.increments.popleft()
+        increment = self._pending.increments.popleft()
+        self._gathered.add(increment)
+        return increment
+
+    def _ready(self) -> bool:
+        return bool(self._pending.increments) or self._generation.finished
 
     def __enter__(self) -> Stream:
         return self

@@ -1,0 +1,236 @@
+"""AsyncLLM: the engine for event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import weakref
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.core.errors import BadInput, PellucidError
+from pellucid.core.outputs import RequestOutput
+from pellucid.core.params import SamplingParams
+from pellucid.core.spec import ModelSpec
+from pellucid.engine.async_stream import Arrivals, AsyncStream
+from pellucid.engine.conversation import PLAIN, Layout
+from pellucid.engine.engine import Engine
+from pellucid.engine.generation import Generation
+from pellucid.engine.llm import LLM
+from pellucid.engine.outbox import Line, Outbox
+from pellucid.engine.request import Request
+from pellucid.engine.runner import Runner
+from pellucid.engine.scoring import Scoring
+from pellucid.engine.stats import EngineStats
+from pellucid.hub import DEFAULT_MODEL
+from pellucid.text import Tokenizer
+
+
+class AsyncLLM:
+    """A model that answers in event loops; arguments and errors as those of `LLM`.
+
+    The engine has a thread of its own, which sleeps while there is nothing to do. Methods may be
+    called from several event loops in several threads; a stream belongs to the loop that it was
+    opened in.
+    """
+
+    def __init__(self, model: str | Path = DEFAULT_MODEL, **arguments: Any) -> None:
+        self._llm = LLM(model, **arguments)
+        self._engine = self._llm.engine
+        self._runner = Runner(self._engine)
+        self._active: dict[str, Generation] = {}
+        self._outboxes: dict[asyncio.AbstractEventLoop, Outbox] = {}
+        # At the interpreter's end, too: no thread may be in a step then.
+        self._close = weakref.finalize(self, self._runner.stop)
+
+    @property
+    def model_path(self) -> Path:
+        return self._llm.model_path
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._llm.tokenizer
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self._llm.spec
+
+    @property
+    def max_model_len(self) -> int:
+        return self._llm.max_model_len
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether conversations are possible."""
+        return self._llm.has_chat_template
+
+    def get_default_sampling_params(self) -> SamplingParams:
+        """As `LLM.get_default_sampling_params`."""
+        return self._llm.get_default_sampling_params()
+
+    def stream(
+        self,
+        prompt: str | Mapping[str, Any] | Sequence[Any],
+        sampling_params: SamplingParams | None = None,
+        *,
+        request_id: str | None = None,
+        parse_special: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> AsyncStream:
+        """One answer as it comes: an asynchronous iterator of `Increment`s.
+
+        `prompt` is what `LLM.stream` takes: a prompt in any form, or a conversation. `request_id`
+        names the request for `abort`; None is a number. Raises `PromptTooLong` or `BadInput` at
+        once. Text becomes tokens in the calling thread: see `prepare` for long ones.
+        """
+        layout = Layout(tools, add_generation_prompt, continue_final_message, chat_template_kwargs)
+        return self.start(
+            self.prepare(
+                prompt,
+                sampling_params,
+                layout,
+                parse_special=parse_special,
+                request_id=request_id,
+            )
+        )
+
+    def prepare(
+        self,
+        prompt: str | Mapping[str, Any] | Sequence[Any],
+        sampling_params: SamplingParams | None,
+        layout: Layout,
+        *,
+        parse_special: bool = False,
+        request_id: str | None = None,
+    ) -> Request:
+        """What `stream` asks of the engine, checked, for `start`. May be called in any thread."""
+        front = self._llm.front
+        checked = front.prompt(prompt, layout, parse_special)
+        return front.request(checked, sampling_params, request_id=request_id)
+
+    def chat_token_ids(
+        self, messages: Sequence[Mapping[str, Any]], layout: Layout = PLAIN
+    ) -> list[int]:
+        """What the model would read of a conversation, however long. Raises `BadInput`."""
+        return self._llm.front.conversations.token_ids(messages, layout)
+
+    def start(self, request: Request) -> AsyncStream:
+        """Have the engine answer `request`, in the running event loop.
+
+        Raises `BadInput` for an id that another request of the moment has, and when this AsyncLLM
+        is closed; `PellucidError` when the engine has broken down.
+        """
+        self._check_open()
+        arrivals = Arrivals()
+        line = self._line(arrivals.receive)
+        generation = self._engine.prepare(request, line)
+        if self._active.setdefault(request.id, generation) is not generation:
+            raise BadInput(f"request_id {request.id!r} is taken by a request that is running")
+        generation.on_end = functools.partial(self._active.pop, request.id, None)
+        line.cut = functools.partial(self._engine.abort, generation)
+        self._runner.post(functools.partial(_enlist, self._engine, generation))
+        return AsyncStream(request, arrivals, functools.partial(self._runner.post, line.cut))
+
+    async def generate(
+        self,
+        prompt: str | Mapping[str, Any] | Sequence[Any],
+        sampling_params: SamplingParams | None = None,
+        request_id: str | None = None,
+        **options: Any,
+    ) -> AsyncIterator[RequestOutput]:
+        """One answer as it grows: everything so far, each time something was added.
+
+        `options` are those of `stream`. Leaving the loop ends the request.
+        """
+        async with self.stream(prompt, sampling_params, request_id=request_id, **options) as stream:
+            async for _ in stream:
+                yield stream.output()
+
+    def abort(self, request_id: str) -> None:
+        """End a request by its id, from any thread; its stream ends with what it has, its
+        finish_reason "abort". Nothing happens if no such request is running."""
+        generation = self._active.get(request_id)
+        if generation is not None:
+            self._runner.post(functools.partial(self._engine.abort, generation))
+
+    async def logits(self, token_ids: Sequence[int]) -> NDArray[np.float32]:
+        """As `LLM.logits`, beside whatever else runs."""
+        checked = self._llm.front.inputs.token_ids(token_ids)
+        return await self._score(Scoring(checked, self.spec.vocab_size))
+
+    def stats(self) -> EngineStats:
+        """What runs, what waits, and what was done so far."""
+        return self._engine.stats()
+
+    def check_health(self) -> None:
+        """Raises `PellucidError` if no request can be answered any more."""
+        self._check_open()
+
+    def close(self) -> None:
+        """End every request and the engine's thread, and let go of weights and cache. Streams that
+        run raise `PellucidError`; any later call raises `BadInput`."""
+        self._close()
+        self._llm.close()
+
+    async def __aenter__(self) -> AsyncLLM:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def _check_open(self) -> None:
+        if not self._close.alive:
+            raise BadInput("this AsyncLLM is closed: make another one")
+        if self._runner.failure is not None:
+            raise self._runner.failure
+
+    async def _score(self, scoring: Scoring) -> NDArray[np.float32]:
+        self._check_open()
+        ended = asyncio.Event()
+        line = self._line(lambda _: ended.set())
+        line.cut = functools.partial(self._engine.stop_scoring, scoring)
+        scoring.on_end = functools.partial(line.send, None)
+        self._runner.post(functools.partial(_start_scoring, self._engine, scoring))
+        try:
+            await ended.wait()
+        finally:
+            if not scoring.finished:
+                self._runner.post(line.cut)
+        return scoring.result()
+
+    def _line(self, receive: Any) -> Line:
+        """A way from the engine's thread to a receiver in the running event loop."""
+        loop = asyncio.get_running_loop()
+        outbox = self._outboxes.get(loop)
+        if outbox is None:
+            for closed in [known for known in self._outboxes if known.is_closed()]:
+                del self._outboxes[closed]
+            outbox = self._outboxes[loop] = Outbox(loop, self._runner.unsent)
+        return Line(outbox, receive)
+
+
+def _enlist(engine: Engine, generation: Generation) -> None:
+    try:
+        engine.enlist(generation)
+    except PellucidError as error:
+        generation.fail(error)
+
+
+def _start_scoring(engine: Engine, scoring: Scoring) -> None:
+    try:
+        engine.start_scoring(scoring)
+    except PellucidError as error:
+        scoring.fail(error)

@@ -1,0 +1,117 @@
+"""AsyncStream: an answer as it comes, in an event loop.
+
+The engine is elsewhere (another thread, another process). What it gives crosses over once a step:
+`Outbox.put` there, `Arrivals.receive` in the event loop. The state of a stream is touched in its
+event loop alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+
+from pellucid.core.errors import PellucidError
+from pellucid.core.outputs import Increment, RequestOutput
+from pellucid.engine.gathered import Gathered
+from pellucid.engine.request import Request
+
+Letter = Increment | PellucidError
+
+
+class Arrivals:
+    """What has come of one request and was not looked at. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self.letters: deque[Letter] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+
+    def receive(self, letter: Letter) -> None:
+        """In the event loop: an increment, or the error that ends the request."""
+        self.letters.append(letter)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Until there is a letter."""
+        while not self.letters:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+
+
+class AsyncStream:
+    """Iterates over the increments of a request.
+
+    Leaving the loop by an exception, cancelling the task that waits, `aclose`, the end of an `async
+    with` block, and dropping the last reference all end the request; its pages go back within one
+    step. `output()` is what was seen so far, with the metrics once it is finished.
+
+    `abort` tells the engine that nobody listens any more; it is called once at most.
+    """
+
+    def __init__(self, request: Request, arrivals: Arrivals, abort: Callable[[], None]) -> None:
+        self._request = request
+        self._arrivals = arrivals
+        self._abort: Callable[[], None] | None = abort
+        self._gathered = Gathered(request)
+
+    @property
+    def request_id(self) -> str:
+        return self._request.id
+
+    @property
+    def prompt_token_ids(self) -> list[int]:
+        return list(self._request.prompt_token_ids)
+
+    @property
+    def finished(self) -> bool:
+        """True if every answer has ended and was seen to its end."""
+        return self._gathered.finished
+
+    def output(self) -> RequestOutput:
+        """Everything seen so far."""
+        return self._gathered.output()
+
+    def close(self) -> None:
+        """End the request if it has not ended, and listen no more; again does no harm."""
+        abort, self._abort = self._abort, None
+        if abort is not None and not self._gathered.finished:
+            abort()
+
+    async def aclose(self) -> None:
+        self.close()
+
+    def __aiter__(self) -> AsyncStream:
+        return self
+
+    async def __anext__(self) -> Increment:
+        """The next increment. Raises the `PellucidError` that ended the request."""
+        if self._abort is None or self._gathered.finished:
+            raise StopAsyncIteration
+        try:
+            await self._arrivals.wait()
+            letter = self._arrivals.letters.popleft()
+            if isinstance(letter, PellucidError):
+                raise letter
+        except BaseException:
+            self.close()
+            raise
+        self._gathered.add(letter)
+        return letter
+
+    async def __aenter__(self) -> AsyncStream:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # at interpreter exit parts may be gone already
+            self.close()

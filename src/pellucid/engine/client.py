@@ -1,0 +1,166 @@
+"""EngineClient: all that a server knows of an engine.
+
+The engine may run in the server's process (`LocalClient`) or in another. What crosses is plain data
+that pickles: prompts, `SamplingParams` and ids in; `Increment`, `RequestOutput`, `EngineStats`,
+`ModelInfo` and `PellucidError` out. Text is tokenised and conversations are laid out on the
+client's side, off its event loop where they are long, so that an engine elsewhere only computes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pellucid.core.outputs import Increment, RequestOutput
+from pellucid.core.params import SamplingParams
+from pellucid.engine.async_llm import AsyncLLM
+from pellucid.engine.conversation import PLAIN, Layout
+from pellucid.engine.stats import EngineStats
+from pellucid.text import Tokenizer
+
+Messages = Sequence[Mapping[str, Any]]
+Prompt = str | Mapping[str, Any] | Sequence[Any]
+
+# Characters or ids that are made ready within the time a thread takes to be asked.
+_SHORT = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What a client needs to know of the model and its limits."""
+
+    path: str
+    name: str
+    family: str
+    max_model_len: int
+    vocab_size: int
+    embedding_size: int
+    has_chat_template: bool
+    default_params: SamplingParams
+
+
+class AnswerStream(Protocol):
+    """One request's increments, as they come.
+
+    Leaving the loop by an exception, cancelling the task that waits and `aclose` end the request;
+    iterating raises the `PellucidError` that ended it. `output()` is all that was seen so far, with
+    the metrics once it is finished.
+    """
+
+    @property
+    def request_id(self) -> str: ...
+
+    @property
+    def prompt_token_ids(self) -> list[int]: ...
+
+    @property
+    def finished(self) -> bool: ...
+
+    def output(self) -> RequestOutput: ...
+
+    def __aiter__(self) -> AnswerStream: ...
+
+    async def __anext__(self) -> Increment: ...
+
+    async def aclose(self) -> None: ...
+
+
+class EngineClient(Protocol):
+    """An engine, from a server's event loop. Errors are `PellucidError`s: `BadInput` for what the
+    caller can mend, others for what broke."""
+
+    @property
+    def model(self) -> ModelInfo: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    async def chat_token_ids(self, messages: Messages, layout: Layout = PLAIN) -> list[int]:
+        """What the model would read of a conversation, however long. Raises `BadInput`."""
+
+    async def stream(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        layout: Layout = PLAIN,
+        *,
+        request_id: str | None = None,
+        parse_special: bool = False,
+    ) -> AnswerStream:
+        """Ask for an answer. `prompt`: text, ids, a mapping with one of them, or a conversation
+        laid out as `layout` says. Raises `PromptTooLong` or `BadInput` before anything runs."""
+
+    async def abort(self, request_id: str) -> None:
+        """End a request; its stream ends with finish_reason "abort". None of that id: nothing."""
+
+    async def stats(self) -> EngineStats: ...
+
+    async def check_health(self) -> None:
+        """Raises `PellucidError` if no request can be answered any more."""
+
+    async def close(self) -> None: ...
+
+
+class LocalClient:
+    """An `EngineClient` on an engine in this process."""
+
+    def __init__(self, llm: AsyncLLM) -> None:
+        self._llm = llm
+        self.tokenizer: Tokenizer = llm.tokenizer
+        self.model = ModelInfo(
+            path=str(llm.model_path),
+            name=llm.spec.name,
+            family=llm.spec.family,
+            max_model_len=llm.max_model_len,
+            vocab_size=llm.spec.vocab_size,
+            embedding_size=llm.spec.d_model,
+            has_chat_template=llm.has_chat_template,
+            default_params=llm.get_default_sampling_params(),
+        )
+
+    async def chat_token_ids(self, messages: Messages, layout: Layout = PLAIN) -> list[int]:
+        return await asyncio.to_thread(self._llm.chat_token_ids, messages, layout)
+
+    async def stream(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        layout: Layout = PLAIN,
+        *,
+        request_id: str | None = None,
+        parse_special: bool = False,
+    ) -> AnswerStream:
+        prepare = functools.partial(
+            self._llm.prepare,
+            prompt,
+            params,
+            layout,
+            parse_special=parse_special,
+            request_id=request_id,
+        )
+        request = prepare() if _is_short(prompt) else await asyncio.to_thread(prepare)
+        return self._llm.start(request)
+
+    async def abort(self, request_id: str) -> None:
+        self._llm.abort(request_id)
+
+    async def stats(self) -> EngineStats:
+        return self._llm.stats()
+
+    async def check_health(self) -> None:
+        self._llm.check_health()
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._llm.close)
+
+
+def _is_short(prompt: Prompt) -> bool:
+    """Whether it is tokenised in less time than a thread takes to be asked."""
+    if isinstance(prompt, str):
+        return len(prompt) <= _SHORT
+    if isinstance(prompt, Mapping):
+        return all(_is_short(value) for value in prompt.values())
+    return len(prompt) <= _SHORT and not (prompt and isinstance(prompt[0], Mapping))

@@ -1,0 +1,90 @@
+"""Frontend: what callers say, as requests that an engine takes.
+
+Text and conversations become tokens here, and every argument is checked against the model. It needs
+the model's tokenizer and sizes alone, no weights, and may be used by several threads.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from pellucid.core.errors import BadInput
+from pellucid.core.params import SamplingParams
+from pellucid.engine.conversation import PLAIN, Conversations, Layout, is_conversation
+from pellucid.engine.inputs import Inputs, Prompt
+from pellucid.engine.request import Request
+from pellucid.sampling import sample_seed
+from pellucid.text import ChatTemplates, Tokenizer
+
+
+class Frontend:
+    """The way in to one model. `seed` is the engine's: requests without one draw theirs from it,
+    in the order in which they are made."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        templates: ChatTemplates,
+        defaults: SamplingParams,
+        vocab_size: int,
+        max_model_len: int,
+        seed: int,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.inputs = Inputs(tokenizer, vocab_size, max_model_len)
+        self.conversations = Conversations(tokenizer, templates)
+        self.defaults = defaults
+        self._seed = seed
+        self._numbers = itertools.count()
+
+    def default_params(self) -> SamplingParams:
+        """What a request without parameters uses, a copy. Raises `BadInput` if the model's own
+        settings do not fit its vocabulary."""
+        return self.inputs.params(self.defaults)
+
+    def conversation(self, messages: Any, layout: Layout) -> Prompt:
+        """A conversation as a prompt; its text is what the model reads, control tokens shown.
+
+        Raises `BadInput` as `Conversations.token_ids`, and `PromptTooLong`.
+        """
+        ids = self.conversations.token_ids(messages, layout)
+        checked = self.inputs.prompt(ids, parse_special=False)
+        text = self.tokenizer.decode(checked.token_ids, skip_special_tokens=False)
+        return Prompt(checked.token_ids, text)
+
+    def prompt(self, given: Any, layout: Layout = PLAIN, parse_special: bool = False) -> Prompt:
+        """One prompt in any accepted form, or a conversation.
+
+        Raises `BadInput` for arguments that this kind of prompt would not read, and as
+        `Inputs.prompt` and `conversation` do.
+        """
+        if is_conversation(given):
+            _refuse_unread(parse_special, "parse_special", "a prompt")
+            return self.conversation(given, layout)
+        _refuse_unread(layout != PLAIN, "tools and the template's arguments", "messages")
+        return self.inputs.prompt(given, parse_special)
+
+    def request(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        request_id: str | None = None,
+    ) -> Request:
+        """A request for `prompt`; `params` None are the model's, `request_id` None its number.
+
+        Raises `BadInput` naming a parameter that this model cannot honour.
+        """
+        params = self.inputs.params(self.defaults if params is None else params)
+        number = next(self._numbers)
+        # Numbered from 1: the first request does not use the engine's own seed.
+        seed = sample_seed(self._seed, number + 1) if params.seed is None else params.seed
+        room = self.inputs.room(prompt, params.max_tokens)
+        name = str(number) if request_id is None else request_id
+        return Request(name, prompt.token_ids, params, seed, room, prompt.text)
+
+
+def _refuse_unread(given: bool, what: str, use: str) -> None:
+    if given:
+        raise BadInput(f"{what} are for {use} alone: leave them out")
