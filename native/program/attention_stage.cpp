@@ -101,23 +101,21 @@ void AttentionStage::compute(const Frame& frame, const Piece& piece, float* scra
   const AttentionItem work = item(frame, piece);
   float* states = scratch + attention_scratch(shape_);
   if (piece.state < 0) {
-    frame.kernels.attention->attend(work, piece.first_block, piece.end_block, states, scratch);
+    frame.kernels.attention->attend(work, piece.first_block, piece.end_block, states, 0, scratch);
     write(frame, piece, states, states + kItemQueries * state_size(shape_));
     return;
   }
-  for (int64_t b = piece.first_block; b < piece.end_block; ++b) {
-    const int64_t at = piece.state + (b - piece.first_block) * piece.n_queries * state_size(shape_);
-    frame.kernels.attention->attend(work, b, b + 1, states_.data() + at, scratch);
-  }
+  frame.kernels.attention->attend(work, piece.first_block, piece.end_block,
+                                  states_.data() + piece.state,
+                                  piece.n_queries * state_size(shape_), scratch);
 }
 
 void AttentionStage::merge(const Frame& frame, const Piece& whole, float* scratch) const {
   const int64_t size = whole.n_queries * state_size(shape_);
   float* states = states_.data() + whole.state;
   for (int64_t b = 1; b < whole.end_block - whole.first_block; ++b)
-    for (int64_t i = 0; i < whole.n_queries; ++i)
-      frame.kernels.attention->merge(states + i * state_size(shape_),
-                                     states + b * size + i * state_size(shape_), shape_.padded_dim);
+    frame.kernels.attention->merge(states, states + b * size, static_cast<int>(whole.n_queries),
+                                   shape_.padded_dim);
   write(frame, whole, states, scratch);
 }
 

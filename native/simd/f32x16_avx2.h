@@ -93,13 +93,12 @@ PELLUCID_INLINE F32x16 select(Mask m, F32x16 yes, F32x16 no) {
 PELLUCID_INLINE F32x16 swap_pairs(F32x16 x) {
   return {_mm256_permute_ps(x.low, 0xb1), _mm256_permute_ps(x.high, 0xb1)};
 }
-PELLUCID_INLINE F32x16 power_from_bits(F32x16 x) {
-  const __m256i one = _mm256_set1_epi32(0x3f800000);
-  const auto power = [&](__m256 half) {
-    return _mm256_castsi256_ps(
-        _mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(half), 23), one));
+PELLUCID_INLINE F32x16 add_to_exponent(F32x16 y, F32x16 x) {
+  const auto add = [](__m256 to, __m256 bits) {
+    const __m256i shifted = _mm256_slli_epi32(_mm256_castps_si256(bits), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(to), shifted));
   };
-  return {power(x.low), power(x.high)};
+  return {add(y.low, x.low), add(y.high, x.high)};
 }
 PELLUCID_INLINE float sum(F32x16 x) {
   const __m256 a = _mm256_add_ps(x.low, x.high);

@@ -46,9 +46,9 @@ PELLUCID_INLINE F32x16 select(Mask m, F32x16 yes, F32x16 no) {
   return _mm512_mask_blend_ps(m, no, yes);
 }
 PELLUCID_INLINE F32x16 swap_pairs(F32x16 x) { return _mm512_permute_ps(x, 0xb1); }
-PELLUCID_INLINE F32x16 power_from_bits(F32x16 x) {
+PELLUCID_INLINE F32x16 add_to_exponent(F32x16 y, F32x16 x) {
   const __m512i shifted = _mm512_slli_epi32(_mm512_castps_si512(x), 23);
-  return _mm512_castsi512_ps(_mm512_add_epi32(shifted, _mm512_set1_epi32(0x3f800000)));
+  return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(y), shifted));
 }
 PELLUCID_INLINE float sum(F32x16 x) {
   const __m256 a = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));

@@ -105,16 +105,16 @@ inline F32x16 swap_pairs(F32x16 x) {
   PELLUCID_LANES r.lane[i] = x.lane[i ^ 1];
   return r;
 }
-// The bits of each lane shifted up by 23 and added to those of 1.0: for 2^n, see exp.
-inline F32x16 power_from_bits(F32x16 x) {
-  F32x16 r;
+// The bits of each lane of x shifted up by 23 and added to those of y: y 2^n, see exp.
+inline F32x16 add_to_exponent(F32x16 y, F32x16 x) {
   PELLUCID_LANES {
-    uint32_t bits;
-    memcpy(&bits, &x.lane[i], 4);
-    bits = (bits << 23) + 0x3f800000u;
-    memcpy(&r.lane[i], &bits, 4);
+    uint32_t bits, shifted;
+    memcpy(&bits, &y.lane[i], 4);
+    memcpy(&shifted, &x.lane[i], 4);
+    bits += shifted << 23;
+    memcpy(&y.lane[i], &bits, 4);
   }
-  return r;
+  return y;
 }
 inline float sum(F32x16 x) {
   for (int half = 8; half; half /= 2)

@@ -101,12 +101,12 @@ PELLUCID_INLINE F32x16 swap_pairs(F32x16 x) {
   PELLUCID_PARTS x.part[i] = vrev64q_f32(x.part[i]);
   return x;
 }
-PELLUCID_INLINE F32x16 power_from_bits(F32x16 x) {
+PELLUCID_INLINE F32x16 add_to_exponent(F32x16 y, F32x16 x) {
   PELLUCID_PARTS {
     const uint32x4_t shifted = vshlq_n_u32(vreinterpretq_u32_f32(x.part[i]), 23);
-    x.part[i] = vreinterpretq_f32_u32(vaddq_u32(shifted, vdupq_n_u32(0x3f800000u)));
+    y.part[i] = vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(y.part[i]), shifted));
   }
-  return x;
+  return y;
 }
 PELLUCID_INLINE float sum(F32x16 x) {
   const float32x4_t a = vaddq_f32(x.part[0], x.part[2]), b = vaddq_f32(x.part[1], x.part[3]);

@@ -13,21 +13,36 @@ PELLUCID_INLINE F32x16 polynomial(const float (&c)[N], F32x16 x) {
   return y;
 }
 
+constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number
+constexpr float kLog2E = 1.44269504f;
+
 // e^x within 1.1 units in the last place; exactly 0 below -87.33, at most e^88.37.
 PELLUCID_INLINE F32x16 exp(F32x16 x) {
   constexpr float kPolynomial[] = {0.5f, 0.166665181517601f, 0.04166620597243309f,
                                    0.008368954062461853f, 0.0013950599823147058f};
   constexpr float kLow = -87.33f, kHigh = 88.37f;
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number
   const F32x16 held = max(splat(kLow), min(splat(kHigh), x));
-  const F32x16 shifted = fma(held, splat(1.44269504f), splat(kRound));
+  const F32x16 shifted = fma(held, splat(kLog2E), splat(kRound));
   const F32x16 n = shifted - splat(kRound);
   // ln 2 in two parts, the first with trailing zeros, so that n times it is exact.
   F32x16 r = fma(n, splat(-0.693359375f), held);
   r = fma(n, splat(2.12194440e-4f), r);
   const F32x16 tail = fma(polynomial(kPolynomial, r), r * r, r);
-  const F32x16 y = (tail + splat(1.0f)) * power_from_bits(shifted);
+  const F32x16 y = (tail + splat(1.0f)) * add_to_exponent(splat(1.0f), shifted);
   return select(less(x, splat(kLow)), zero(), y);
+}
+
+// 2^x for x <= 0, within 2.1 units in the last place and exactly 1 at 0; 2^-126 from there down.
+PELLUCID_INLINE F32x16 exp2_down(F32x16 x) {
+  constexpr float kPolynomial[] = {1.0f,
+                                   0.6931470036506653f,
+                                   0.24022242426872253f,
+                                   0.05550733581185341f,
+                                   0.009671512991189957f,
+                                   0.001326472731307149f};
+  const F32x16 held = max(splat(-126.0f), x);
+  const F32x16 shifted = held + splat(kRound);
+  return add_to_exponent(polynomial(kPolynomial, held - (shifted - splat(kRound))), shifted);
 }
 
 // Within 2e-7 of tanh x, relatively.

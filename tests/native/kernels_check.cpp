@@ -92,7 +92,7 @@ void compare_attention(KvType type, int64_t head_dim, float softcap, int64_t win
       std::vector<float> scratch(attention_scratch(*item.layer));
       std::vector<float> states(item.n_queries * state_size(*item.layer));
       const BlockRange seen = visible_blocks(item);
-      kernels.attend(item, seen.begin, seen.end, states.data(), scratch.data());
+      kernels.attend(item, seen.begin, seen.end, states.data(), 0, scratch.data());
       result[side].resize(item.n_queries * head_dim);
       for (int64_t i = 0; i < item.n_queries; ++i)
         kernels.finish(&states[i * state_size(*item.layer)], head_dim, &result[side][i * head_dim]);

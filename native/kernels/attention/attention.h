@@ -5,6 +5,7 @@
 //     head) is its largest score m, the sum l of e^(score - m) and the sum of those weights times
 //     the values; the blocks are merged in order by the online softmax (Milakov and Gimelshein
 //     2018; Dao et al. 2022). Nothing in this depends on the batch, the pages or the threads.
+//     Scores are in units of log2 e, so that e^(score - m) is a power of two.
 //  2. A score is one chain of fused multiply-adds over the features, a value's sum one chain over
 //     the keys. Keys that a query may not see have weight 0, which changes no bit of a sum.
 //  3. Query heads that share a kv head, and neighbouring rows, share every load of a key or value.
@@ -48,11 +49,12 @@ int64_t attention_scratch(const KvLayer& layer);
 
 struct AttentionKernels {
   // Blocks [first_block, end_block) merged in order into `states` [n_queries][state_size], which are
-  // begun afresh. n_queries <= kItemQueries.
+  // begun afresh; with a `states_step`, each block's states by themselves, so many floats apart.
+  // n_queries <= kItemQueries.
   void (*attend)(const AttentionItem& item, int64_t first_block, int64_t end_block, float* states,
-                 float* scratch);
-  // One more block's state merged into `state`.
-  void (*merge)(float* state, const float* block_state, int64_t padded_dim);
+                 int64_t states_step, float* scratch);
+  // One more block's states merged into `states`.
+  void (*merge)(float* states, const float* block_states, int n_queries, int64_t padded_dim);
   // y[head_dim] = sums / l
   void (*finish)(const float* state, int64_t head_dim, float* y);
   // Stores one head's key and value at a position's page.

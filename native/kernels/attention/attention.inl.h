@@ -26,16 +26,25 @@ struct Block {
   int begin, end;  // sub-blocks that some query sees
 };
 
+// What is read next, asked for while something else is computed: the tile kernels walk over as many
+// bytes of it as they read themselves. Keys and values of one block come to more than the nearest
+// cache holds beside them, so keys ask for their values and values for the next block's keys.
+template <class T>
+using Ahead = const T* const*;
+
 // scores[i][key] = q_i . k for the sub-blocks [s, s + NS). q: [head_dim][NQ].
 template <int NQ, int NS, class T>
-PELLUCID_INLINE void score_columns(const float* q, const T* const* keys, int64_t head_dim,
-                                   float* scores) {
+PELLUCID_INLINE void score_columns(const float* q, const T* const* keys, Ahead<T> ahead,
+                                   int64_t head_dim, float* scores) {
   F32x16 sums[NQ][NS];
   for (int i = 0; i < NQ; ++i)
     for (int s = 0; s < NS; ++s) sums[i][s] = zero();
   for (int64_t d = 0; d < head_dim; ++d) {
     F32x16 k[NS];
-    for (int s = 0; s < NS; ++s) k[s] = load(keys[s] + d * kSubBlock);
+    for (int s = 0; s < NS; ++s) {
+      k[s] = load(keys[s] + d * kSubBlock);
+      __builtin_prefetch(ahead[s] + d * kSubBlock);
+    }
     for (int i = 0; i < NQ; ++i) {
       const F32x16 x = splat(q[d * NQ + i]);
       for (int s = 0; s < NS; ++s) sums[i][s] = fma(x, k[s], sums[i][s]);
@@ -51,26 +60,35 @@ __attribute__((noinline)) void score_tile(const float* q, const Block<T>& block,
   constexpr int kColumns = columns_for(NQ);
   int s = block.begin;
   for (; s + kColumns <= block.end; s += kColumns)
-    score_columns<NQ, kColumns>(q, block.keys + s, head_dim, scores + s * kSubBlock);
+    score_columns<NQ, kColumns>(q, block.keys + s, block.values + s, head_dim,
+                                scores + s * kSubBlock);
   for (; s < block.end; ++s)
-    score_columns<NQ, 1>(q, block.keys + s, head_dim, scores + s * kSubBlock);
+    score_columns<NQ, 1>(q, block.keys + s, block.values + s, head_dim, scores + s * kSubBlock);
 }
 
 // sums[i][16 n ...] = sum over keys of weight times value, for ND registers of features.
 template <int NQ, int ND, class T>
-PELLUCID_INLINE void value_columns(const float* weights, const Block<T>& block, int key_begin,
+PELLUCID_INLINE void value_columns(const float* weights, const Block<T>& block, Ahead<T> ahead,
                                    int key_end, int64_t padded_dim, int64_t column, float* sums,
                                    int64_t sums_stride) {
   F32x16 y[NQ][ND];
   for (int i = 0; i < NQ; ++i)
     for (int n = 0; n < ND; ++n) y[i][n] = zero();
-  for (int key = key_begin; key < key_end; ++key) {
-    const T* v = block.values[key / kSubBlock] + (key % kSubBlock) * padded_dim + column;
-    F32x16 value[ND];
-    for (int n = 0; n < ND; ++n) value[n] = load(v + 16 * n);
-    for (int i = 0; i < NQ; ++i) {
-      const F32x16 weight = splat(weights[i * kKeyBlock + key]);
-      for (int n = 0; n < ND; ++n) y[i][n] = fma(weight, value[n], y[i][n]);
+  for (int s = block.begin; s * kSubBlock < key_end; ++s) {
+    const int left = key_end - s * static_cast<int>(kSubBlock);
+    const int keys = left < kSubBlock ? left : static_cast<int>(kSubBlock);
+    const T *v = block.values[s] + column, *next = ahead[s] + column;
+    const float* w = weights + s * kSubBlock;
+    for (int key = 0; key < keys; ++key, v += padded_dim, next += padded_dim, ++w) {
+      F32x16 value[ND];
+      for (int n = 0; n < ND; ++n) {
+        value[n] = load(v + 16 * n);
+        __builtin_prefetch(next + 16 * n);
+      }
+      for (int i = 0; i < NQ; ++i) {
+        const F32x16 weight = splat(w[i * kKeyBlock]);
+        for (int n = 0; n < ND; ++n) y[i][n] = fma(weight, value[n], y[i][n]);
+      }
     }
   }
   for (int i = 0; i < NQ; ++i)
@@ -78,22 +96,22 @@ PELLUCID_INLINE void value_columns(const float* weights, const Block<T>& block, 
 }
 
 template <int NQ, class T>
-__attribute__((noinline)) void value_tile(const float* weights, const Block<T>& block,
-                                          int key_begin, int key_end, int64_t padded_dim,
-                                          float* sums, int64_t sums_stride) {
+__attribute__((noinline)) void value_tile(const float* weights, const Block<T>& block, Ahead<T> ahead,
+                                          int key_end, int64_t padded_dim, float* sums,
+                                          int64_t sums_stride) {
   constexpr int kColumns = columns_for(NQ) < 4 ? columns_for(NQ) : 4;
   int64_t column = 0;
   for (; column + 16 * kColumns <= padded_dim; column += 16 * kColumns)
-    value_columns<NQ, kColumns>(weights, block, key_begin, key_end, padded_dim, column, sums,
+    value_columns<NQ, kColumns>(weights, block, ahead, key_end, padded_dim, column, sums,
                                 sums_stride);
   for (; column < padded_dim; column += 16)
-    value_columns<NQ, 1>(weights, block, key_begin, key_end, padded_dim, column, sums, sums_stride);
+    value_columns<NQ, 1>(weights, block, ahead, key_end, padded_dim, column, sums, sums_stride);
 }
 
 template <class T>
 struct TileKernels {
   void (*score)(const float*, const Block<T>&, int64_t, float*);
-  void (*value)(const float*, const Block<T>&, int, int, int64_t, float*, int64_t);
+  void (*value)(const float*, const Block<T>&, Ahead<T>, int, int64_t, float*, int64_t);
 };
 // Indexed by the number of queries; one function out of line for each (gcc spills when all heights
 // are inlined into one driver).
@@ -117,48 +135,85 @@ constexpr TileKernels<T> kTiles[] = {
 };
 static_assert(sizeof(kTiles<float>) / sizeof(kTiles<float>[0]) == kTallest + 1);
 
-// A query's scores turned into weights, in place. Sees keys [begin, end) of the block; `offset` is
-// the block's first position minus the query's own. Writes m and l.
-PELLUCID_INLINE void soften(float* scores, int begin, int end, int tile_begin, int tile_end,
-                            const AttentionItem& item, float slope, int64_t offset, float* state) {
-  F32x16 largest = splat(kNothing);
-  for (int i = tile_begin; i < tile_end; i += 16) {
-    F32x16 s = load(scores + i) * splat(item.scale);
-    if (item.softcap > 0.0f) s = splat(item.softcap) * tanh(s / splat(item.softcap));
-    if (item.slopes != nullptr) {
+// Scores of keys [begin, end) of a tile after the model's own wishes. In units of log2 e, as all
+// scores here: the queries, the cap and the slopes were multiplied by it.
+PELLUCID_INLINE void adjust(float* scores, int begin, int end, float softcap, float slope,
+                            int64_t offset) {
+  for (int k = begin; k < end; k += 16) {
+    F32x16 s = load(scores + k);
+    if (softcap > 0.0f) s = splat(softcap) * tanh(s / splat(softcap));
+    if (slope != 0.0f) {
       float distance[16];
-      for (int j = 0; j < 16; ++j) distance[j] = static_cast<float>(offset + i + j);
-      s = s + splat(slope) * load(distance);
+      for (int j = 0; j < 16; ++j) distance[j] = static_cast<float>(offset + k + j);
+      s = fma(splat(slope), load(distance), s);
     }
-    if (i < begin || i + 16 > end) {
-      const auto lane = [&](int key) { return key < i ? 0 : key > i + 16 ? 16 : key - i; };
-      s = select(lanes(lane(begin), lane(end)), s, splat(kNothing));
-    }
-    store(scores + i, s);
-    largest = max(largest, s);
+    store(scores + k, s);
   }
-  const F32x16 m = splat(max_lane(largest));
-  F32x16 total = zero();
-  for (int i = tile_begin; i < tile_end; i += 16) {
-    const F32x16 weight = exp(load(scores + i) - m);
-    store(scores + i, weight);
-    total = total + weight;
-  }
-  state[0] = first(m);
-  state[1] = sum(total);
 }
 
-void merge(float* state, const float* block_state, int64_t padded_dim) {
-  const float m_old = state[0], m_block = block_state[0];
-  if (m_block == kNothing) return;
-  const float m = m_old > m_block ? m_old : m_block;
-  // One of the two is e^0, exactly 1.
-  const F32x16 keep = m == m_old ? splat(1.0f) : exp(splat(m_old - m));
-  const F32x16 take = m == m_block ? splat(1.0f) : exp(splat(m_block - m));
-  state[0] = m;
-  state[1] = first(fma(splat(state[1]), keep, splat(block_state[1]) * take));
-  for (int64_t i = 16; i < 16 + padded_dim; i += 16)
-    store(state + i, fma(load(state + i), keep, load(block_state + i) * take));
+// Keys [begin, end) of a block that a query sees.
+struct Visible {
+  int begin, end;
+  bool all(int k) const { return begin <= k && k + 16 <= end; }
+  Mask mask(int k) const {
+    const auto lane = [&](int key) { return key < k ? 0 : key > k + 16 ? 16 : key - k; };
+    return lanes(lane(begin), lane(end));
+  }
+};
+
+PELLUCID_INLINE float largest_score(const float* scores, Visible seen, int begin, int end) {
+  F32x16 largest = splat(kNothing);
+  for (int k = begin; k < end; k += 16) {
+    F32x16 s = load(scores + k);
+    if (!seen.all(k)) s = select(seen.mask(k), s, splat(kNothing));
+    largest = max(largest, s);
+  }
+  return max_lane(largest);
+}
+
+// Scores turned into weights 2^(score - m), in place; their sum.
+PELLUCID_INLINE float weigh(float* scores, Visible seen, int begin, int end, float m) {
+  F32x16 total = zero();
+  for (int k = begin; k < end; k += 16) {
+    F32x16 weight = exp2_down(load(scores + k) - splat(m));
+    if (!seen.all(k)) weight = select(seen.mask(k), weight, zero());
+    store(scores + k, weight);
+    total = total + weight;
+  }
+  return sum(total);
+}
+
+// Sixteen queries side by side, since their factors are one chain of dependent operations.
+void merge(float* states, const float* block_states, int n_queries, int64_t padded_dim) {
+  const int64_t stride = 16 + padded_dim;
+  for (int first = 0; first < n_queries; first += 16) {
+    const int count = n_queries - first < 16 ? n_queries - first : 16;
+    float m_old[16] = {}, m_block[16] = {}, l_old[16] = {}, l_block[16] = {};
+    for (int i = 0; i < count; ++i) {
+      const int64_t at = (first + i) * stride;
+      m_old[i] = states[at];
+      l_old[i] = states[at + 1];
+      m_block[i] = block_states[at];
+      l_block[i] = block_states[at + 1];
+    }
+    const F32x16 m = max(load(m_old), load(m_block));
+    // One of the two is 2^0, exactly 1.
+    const F32x16 keep_all = exp2_down(load(m_old) - m), take_all = exp2_down(load(m_block) - m);
+    float keep[16], take[16];
+    store(keep, keep_all);
+    store(take, take_all);
+    store(l_old, fma(load(l_old), keep_all, load(l_block) * take_all));
+    store(m_old, m);
+    for (int i = 0; i < count; ++i) {
+      if (m_block[i] == kNothing) continue;
+      float* state = states + (first + i) * stride;
+      const float* block = block_states + (first + i) * stride;
+      state[0] = m_old[i];
+      state[1] = l_old[i];
+      for (int64_t d = 16; d < stride; d += 16)
+        store(state + d, fma(load(state + d), splat(keep[i]), load(block + d) * splat(take[i])));
+    }
+  }
 }
 
 void finish(const float* state, int64_t head_dim, float* y) {
@@ -173,46 +228,60 @@ struct Tile {
   int count;
   int64_t first_query;
   const float* q;  // [head_dim][count]
+  float* scores;   // [count][kKeyBlock]
+  float* states;   // [count][16 + padded_dim]
 };
 
+// One past the last key of the block at `base` that a query of the tile sees; may be below 1.
+PELLUCID_INLINE int64_t last_key(const AttentionItem& item, const Tile& tile, int64_t base) {
+  const int64_t end = item.start + (tile.first_query + tile.count - 1) / item.group + 1 - base;
+  return end < kKeyBlock ? end : kKeyBlock;
+}
+
+// Weights of the block's keys in `tile.scores`, and m and l of its queries.
 template <class T>
-PELLUCID_INLINE void attend_tile(const AttentionItem& item, const Tile& tile, const Block<T>& block,
-                                 int64_t base, float* states, float* scratch) {
-  const KvLayer& layer = *item.layer;
-  const int64_t stride = 16 + layer.padded_dim;
-  float* scores = scratch;                                  // [count][kKeyBlock]
-  float* results = scratch + kTileQueries * kKeyBlock;      // [count][stride]
-  const int last_key = static_cast<int>(
-      item.start + (tile.first_query + tile.count - 1) / item.group + 1 - base);
+PELLUCID_INLINE void weigh_tile(const AttentionItem& item, const Tile& tile, const Block<T>& block,
+                                int64_t base, float* m, float* l) {
   Block<T> seen = block;
-  if (last_key <= 0) return;
-  if (last_key < block.end * kSubBlock) seen.end = (last_key + 15) / 16;
-  if (seen.begin >= seen.end) return;
-  kTiles<T>[tile.count].score(tile.q, seen, item.head_dim, scores);
+  const int end = static_cast<int>((last_key(item, tile, base) + 15) / 16);
+  if (end < seen.end) seen.end = end;
+  kTiles<T>[tile.count].score(tile.q, seen, item.head_dim, tile.scores);
+  const int k_begin = seen.begin * 16, k_end = seen.end * 16;
+  Visible visible[kTallest];
   for (int i = 0; i < tile.count; ++i) {
-    const int64_t query = tile.first_query + i;
-    const int64_t position = item.start + query / item.group;
-    int64_t begin = item.window > 0 ? position + 1 - item.window - base : 0;
-    int64_t end = position + 1 - base;
-    begin = begin < 0 ? 0 : begin;
-    end = end > kKeyBlock ? kKeyBlock : end;
-    float* result = results + i * stride;
-    const float slope = item.slopes == nullptr ? 0.0f : item.slopes[query % item.group];
-    if (begin >= end) {  // sees nothing of this block
-      for (int k = seen.begin * 16; k < seen.end * 16; k += 16)
-        store(scores + i * kKeyBlock + k, zero());
-      result[0] = kNothing;
-      result[1] = 0.0f;
-    } else {
-      soften(scores + i * kKeyBlock, static_cast<int>(begin), static_cast<int>(end),
-             seen.begin * 16, seen.end * 16, item, slope, base - position, result);
-    }
+    const int64_t query = tile.first_query + i, position = item.start + query / item.group;
+    const int64_t begin = item.window > 0 ? position + 1 - item.window - base : 0;
+    const int64_t end_key = position + 1 - base;
+    visible[i].begin = begin < 0 ? 0 : begin > kKeyBlock ? static_cast<int>(kKeyBlock) : static_cast<int>(begin);
+    visible[i].end = end_key > kKeyBlock ? static_cast<int>(kKeyBlock) : static_cast<int>(end_key);
+    float* scores = tile.scores + i * kKeyBlock;
+    if (item.softcap > 0.0f || item.slopes != nullptr)
+      adjust(scores, k_begin, k_end, item.softcap * kLog2E,
+             item.slopes == nullptr ? 0.0f : item.slopes[query % item.group] * kLog2E,
+             base - position);
+    m[i] = largest_score(scores, visible[i], k_begin, k_end);
   }
-  const int key_end = last_key < kKeyBlock ? last_key : static_cast<int>(kKeyBlock);
-  kTiles<T>[tile.count].value(scores, seen, seen.begin * 16, key_end, layer.padded_dim,
-                              results + 16, stride);
-  for (int i = 0; i < tile.count; ++i)
-    merge(states + i * stride, results + i * stride, layer.padded_dim);
+  for (int i = 0; i < tile.count; ++i) {
+    float* scores = tile.scores + i * kKeyBlock;
+    // Nothing is seen: any m will do for weights that are all 0.
+    const float base_score = visible[i].begin < visible[i].end ? m[i] : 0.0f;
+    l[i] = weigh(scores, visible[i], k_begin, k_end, base_score);
+  }
+}
+
+// The block's values by those weights, merged into the tile's states. `results`: as the states.
+template <class T>
+PELLUCID_INLINE void add_values(const AttentionItem& item, const Tile& tile, const Block<T>& block,
+                                Ahead<T> ahead, int64_t base, const float* m, const float* l,
+                                float* results) {
+  const int64_t padded_dim = item.layer->padded_dim, stride = 16 + padded_dim;
+  kTiles<T>[tile.count].value(tile.scores, block, ahead, static_cast<int>(last_key(item, tile, base)),
+                              padded_dim, results + 16, stride);
+  for (int i = 0; i < tile.count; ++i) {
+    results[i * stride] = m[i];
+    results[i * stride + 1] = l[i];
+  }
+  merge(tile.states, results, tile.count, padded_dim);
 }
 
 // The block's sub-blocks from the pages.
@@ -224,7 +293,7 @@ PELLUCID_INLINE Block<T> find_block(const AttentionItem& item, int64_t block_ind
   const int64_t last_row = (item.first_query + item.n_queries - 1) / item.group;
   const int64_t end = item.start + last_row + 1 - base;
   const int64_t begin = item.window > 0 ? item.start + first_row + 1 - item.window - base : 0;
-  Block<T> block;
+  Block<T> block = {};
   block.begin = begin <= 0 ? 0 : static_cast<int>(begin / kSubBlock);
   block.end = end >= kKeyBlock ? kSubBlocks : static_cast<int>((end + kSubBlock - 1) / kSubBlock);
   const T* data = reinterpret_cast<const T*>(layer.data) + item.kv_head * layer.head_stride;
@@ -240,7 +309,7 @@ PELLUCID_INLINE Block<T> find_block(const AttentionItem& item, int64_t block_ind
 
 // The same block in f32, which is exact, for items whose many tiles would each convert it.
 PELLUCID_INLINE Block<float> widen(const Block<Half>& block, const KvLayer& layer, float* space) {
-  Block<float> wide;
+  Block<float> wide = {};
   wide.begin = block.begin;
   wide.end = block.end;
   for (int s = block.begin; s < block.end; ++s) {
@@ -255,48 +324,75 @@ PELLUCID_INLINE Block<float> widen(const Block<Half>& block, const KvLayer& laye
   return wide;
 }
 
-// Queries side by side for each feature: [head_dim][count].
+// Queries side by side for each feature, [head_dim][count], times the scale and log2 e, so that a
+// weight is a power of two.
 PELLUCID_INLINE void gather(const AttentionItem& item, int64_t first_query, int count, float* q) {
+  const float scale = item.scale * kLog2E;
   for (int i = 0; i < count; ++i) {
     const int64_t query = first_query + i;
     const float* row =
         item.q + query / item.group * item.q_stride + query % item.group * item.head_dim;
-    for (int64_t d = 0; d < item.head_dim; ++d) q[d * count + i] = row[d];
+    for (int64_t d = 0; d < item.head_dim; ++d) q[d * count + i] = row[d] * scale;
   }
 }
 
+PELLUCID_INLINE void begin_states(float* states, int64_t n_queries, int64_t stride) {
+  for (int64_t i = 0; i < n_queries * stride; i += 16) store(states + i, zero());
+  for (int64_t i = 0; i < n_queries; ++i) states[i * stride] = kNothing;
+}
+
+// All tiles take the block's keys before any takes its values: one of the two at a time stays in the
+// nearest cache.
+template <class T>
+PELLUCID_INLINE void attend_block(const AttentionItem& item, const Tile* tiles, int n_tiles,
+                                  const Block<T>& block, Ahead<T> ahead, int64_t base,
+                                  float* results) {
+  float m[kItemQueries], l[kItemQueries];
+  for (int t = 0; t < n_tiles; ++t)
+    if (last_key(item, tiles[t], base) > block.begin * kSubBlock)
+      weigh_tile(item, tiles[t], block, base, m + t * kTallest, l + t * kTallest);
+  for (int t = 0; t < n_tiles; ++t)
+    if (last_key(item, tiles[t], base) > block.begin * kSubBlock)
+      add_values(item, tiles[t], block, ahead, base, m + t * kTallest, l + t * kTallest, results);
+}
+
 void attend(const AttentionItem& item, int64_t first_block, int64_t end_block, float* states,
-            float* scratch) {
+            int64_t states_step, float* scratch) {
   const KvLayer& layer = *item.layer;
   const int64_t stride = 16 + layer.padded_dim;
-  for (int64_t i = 0; i < item.n_queries; ++i) {
-    states[i * stride] = kNothing;
-    for (int64_t j = 1; j < stride; ++j) states[i * stride + j] = 0.0f;
-  }
-  float* queries = scratch;  // [kItemQueries * head_dim]
-  float* wide = queries + kItemQueries * item.head_dim;
-  float* tile_scratch = wide + kSubBlocks * (layer.key_stride + layer.value_stride);
+  float* queries = scratch;  // [kItemQueries * head_dim], begun on a line
+  float* scores = queries + kItemQueries * layer.padded_dim;
+  float* results = scores + kItemQueries * kKeyBlock;
+  float* wide = results + kTallest * stride;
   Tile tiles[kItemQueries];
   int n_tiles = 0;
   for (int64_t i = 0; i < item.n_queries; i += kTallest) {
     const int64_t left = item.n_queries - i;
     const int count = left < kTallest ? static_cast<int>(left) : kTallest;
     gather(item, item.first_query + i, count, queries + i * item.head_dim);
-    tiles[n_tiles++] = {count, item.first_query + i, queries + i * item.head_dim};
+    tiles[n_tiles++] = {count, item.first_query + i, queries + i * item.head_dim,
+                        scores + i * kKeyBlock, states + i * stride};
   }
-  const auto each_tile = [&](const auto& block, int64_t base) {
-    for (int t = 0; t < n_tiles; ++t)
-      attend_tile(item, tiles[t], block, base, states + t * kTallest * stride, tile_scratch);
+  const auto each_block = [&]<class T>(const T*) {
+    Block<T> block = find_block<T>(item, first_block);
+    for (int64_t b = first_block; b < end_block; ++b) {
+      if (b == first_block || states_step != 0) begin_states(states, item.n_queries, stride);
+      const Block<T> next = b + 1 < end_block ? find_block<T>(item, b + 1) : block;
+      if (sizeof(T) == sizeof(float) || n_tiles == 1) {
+        attend_block(item, tiles, n_tiles, block, next.keys, b * kKeyBlock, results);
+      } else if constexpr (sizeof(T) < sizeof(float)) {
+        const Block<float> whole = widen(block, layer, wide);
+        attend_block(item, tiles, n_tiles, whole, whole.keys, b * kKeyBlock, results);
+      }
+      block = next;
+      states += states_step;
+      for (int t = 0; t < n_tiles; ++t) tiles[t].states += states_step;
+    }
   };
-  for (int64_t b = first_block; b < end_block; ++b) {
-    const int64_t base = b * kKeyBlock;
-    if (item.kv_type == KvType::f32)
-      each_tile(find_block<float>(item, b), base);
-    else if (n_tiles == 1)
-      each_tile(find_block<Half>(item, b), base);
-    else
-      each_tile(widen(find_block<Half>(item, b), layer, wide), base);
-  }
+  if (item.kv_type == KvType::f32)
+    each_block(static_cast<const float*>(nullptr));
+  else
+    each_block(static_cast<const Half*>(nullptr));
 }
 
 template <class T>

@@ -5,8 +5,8 @@ namespace pellucid {
 
 int64_t attention_scratch(const KvLayer& layer) {
   const int64_t block = kKeyBlock / kSubBlock * (layer.key_stride + layer.value_stride);
-  const int64_t tile = kTileQueries * (kKeyBlock + state_size(layer));
-  return kItemQueries * layer.head_dim + block + tile;
+  const int64_t queries = kItemQueries * (layer.padded_dim + kKeyBlock);
+  return queries + kTileQueries * state_size(layer) + block;
 }
 
 constinit const AttentionKernels kAttentionKernelsGeneric = generic::kAttentionKernels;
