@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from pellucid.core.errors import BadInput
 
@@ -15,16 +16,26 @@ if TYPE_CHECKING:
 
     from pellucid.hub import Progress
 
-ModelOption = Annotated[
-    str | None, typer.Option("--model", "-m", help="The model, if not the first argument.")
-]
-OfflineOption = Annotated[bool, typer.Option("--offline", help="Fetch nothing.")]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")
-]
+model_argument = click.argument("model_name", metavar="[MODEL]", required=False)
+model_option = click.option(
+    "--model", "-m", metavar="MODEL", help="The model, if not the first argument."
+)
+offline_option = click.option("--offline", is_flag=True, help="Fetch nothing.")
+json_option = click.option(
+    "--json", is_flag=True, help="One JSON object on standard output, nothing else."
+)
 
 
-def split_words(words: list[str] | None, model: str | None) -> tuple[str, str | None]:
+def named_model(argument: str | None, option: str | None) -> str:
+    """The model that was named, or the default. Raises `BadInput` if it was named twice."""
+    from pellucid.hub import DEFAULT_MODEL
+
+    if argument and option:
+        raise BadInput("the model is named twice: as an argument and by --model")
+    return option or argument or DEFAULT_MODEL
+
+
+def split_words(words: Sequence[str] | None, model: str | None) -> tuple[str, str | None]:
     """The model and the text among `[MODEL] [TEXT]`; the text is None where it is not given.
 
     A lone word is the model if it can be the name of one, else the text for the default model.

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from pellucid.cli.arguments import JsonOption, ModelOption, OfflineOption, find_model
-from pellucid.cli.engine_options import Backend, Threads
+from pellucid.cli.arguments import (
+    find_model,
+    json_option,
+    model_argument,
+    model_option,
+    named_model,
+    offline_option,
+)
+from pellucid.cli.engine_options import backend_option, threads_option
 from pellucid.cli.output import in_bytes, note, write, write_json
 from pellucid.core.errors import BadInput
 
@@ -22,47 +29,63 @@ MOST = 1 << 20  # of any number in a list
 COUNTS = "NUMBER,..."
 
 
+@click.command()
+@model_argument
+@model_option
+@backend_option
+@threads_option
+@click.option("--prefill", metavar=COUNTS, help="Prompt lengths. [512]")
+@click.option(
+    "--decode",
+    type=click.IntRange(1, MOST),
+    metavar="N",
+    default=32,
+    show_default=True,
+    help="Steps of a decode measurement.",
+)
+@click.option(
+    "--batch",
+    metavar=COUNTS,
+    default="1,8,32",
+    show_default=True,
+    help="Sequences decoded together.",
+)
+@click.option("--context", metavar=COUNTS, help="Contexts to decode one sequence at. [1024,4096]")
+@click.option(
+    "--repeats",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    default=5,
+    show_default=True,
+    help="Measurements of each case.",
+)
+@click.option("--kv-cache-dtype", metavar="TYPE", help="f16 or f32. [f16]")
+@offline_option
+@json_option
 def bench(
-    model_name: Annotated[str | None, typer.Argument(metavar="[MODEL]")] = None,
-    model: ModelOption = None,
-    backend: Backend = "native",
-    threads: Threads = None,
-    prefill: Annotated[
-        str | None, typer.Option("--prefill", metavar=COUNTS, help="Prompt lengths. [512]")
-    ] = None,
-    decode: Annotated[
-        int, typer.Option("--decode", min=1, max=MOST, help="Steps of a decode measurement.")
-    ] = 32,
-    batch: Annotated[
-        str, typer.Option("--batch", metavar=COUNTS, help="Sequences decoded together.")
-    ] = "1,8,32",
-    context: Annotated[
-        str | None,
-        typer.Option(
-            "--context", metavar=COUNTS, help="Contexts to decode one sequence at. [1024,4096]"
-        ),
-    ] = None,
-    repeats: Annotated[
-        int, typer.Option("--repeats", min=1, max=10_000, help="Measurements of each case.")
-    ] = 5,
-    kv_cache_dtype: Annotated[
-        str | None, typer.Option("--kv-cache-dtype", help="f16 or f32.", show_default=False)
-    ] = None,
-    offline: OfflineOption = False,
-    json: JsonOption = False,
+    model_name: str | None,
+    model: str | None,
+    backend: str | None,
+    threads: int | None,
+    prefill: str | None,
+    decode: int,
+    batch: str,
+    context: str | None,
+    repeats: int,
+    kv_cache_dtype: str | None,
+    offline: bool,
+    json: bool,
 ) -> None:
-    """Measure prefill and decode beside the machine's own peaks.
+    """Measure speed beside the machine's own peaks.
 
-    Shares are of what the same threads reached in the same moments: of a plain read of as many
-    bytes as the weights have, and of arithmetic in registers alone. An empty list measures none
-    of its kind.
+    Prefill and decode, in tokens a second. Shares are of what the same threads reached in the same
+    moments: of a plain read of as many bytes as the weights have, and of arithmetic in registers
+    alone. An empty list measures none of its kind.
     """
     from pellucid.bench import Settings, report_json, run_bench
     from pellucid.cli.machine import describe_machine
-    from pellucid.hub import DEFAULT_MODEL
 
-    if model_name and model:
-        raise BadInput("the model is named twice: as an argument and by --model")
+    name = named_model(model_name, model)
     settings = Settings(
         prefill=None if prefill is None else numbers("--prefill", prefill),
         decode=decode,
@@ -73,7 +96,7 @@ def bench(
         threads=threads,
         kv_dtype=kv_cache_dtype,
     )
-    path = find_model(model or model_name or DEFAULT_MODEL, offline)
+    path = find_model(name, offline)
     report = run_bench(path, settings, note)
     if json:
         write_json({"machine": describe_machine(), **report_json(report)})

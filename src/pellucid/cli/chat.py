@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from pellucid.cli import sampling as flags
 from pellucid.cli.answers import say_statistics, say_why_it_ended
-from pellucid.cli.arguments import ModelOption, OfflineOption
-from pellucid.cli.engine_options import (
-    Backend,
-    EngineOptions,
-    MaxModelLen,
-    NoKvCache,
-    Threads,
-    Verbose,
-)
+from pellucid.cli.arguments import model_argument, model_option, named_model
+from pellucid.cli.engine_options import EngineOptions, engine_options
 from pellucid.cli.output import note, write
 from pellucid.core.errors import BadInput, PellucidError
 
@@ -34,55 +27,32 @@ Ctrl-C stops an answer; what has come of it stays in the conversation."""
 PROMPT = ">>> "
 
 
+@click.command()
+@model_argument
+@model_option
+@click.option("--system", help="A system message.")
+@flags.sampling_options
+@engine_options
 def chat(
-    model_name: Annotated[str | None, typer.Argument(metavar="[MODEL]")] = None,
-    model: ModelOption = None,
-    system: Annotated[str | None, typer.Option("--system", help="A system message.")] = None,
-    temperature: flags.Temperature = None,
-    top_k: flags.TopK = None,
-    top_p: flags.TopP = None,
-    min_p: flags.MinP = None,
-    repetition_penalty: flags.RepetitionPenalty = None,
-    presence_penalty: flags.PresencePenalty = None,
-    frequency_penalty: flags.FrequencyPenalty = None,
-    seed: flags.Seed = None,
-    max_tokens: flags.MaxTokens = None,
-    stop: flags.Stop = None,
-    backend: Backend = None,
-    threads: Threads = None,
-    max_model_len: MaxModelLen = None,
-    no_kv_cache: NoKvCache = False,
-    offline: OfflineOption = False,
-    verbose: Verbose = False,
+    model_name: str | None,
+    model: str | None,
+    system: str | None,
+    engine: EngineOptions,
+    **sampling: Any,
 ) -> None:
     """Talk with a model. /help shows what can be typed.
 
     Where standard input is not a terminal, each of its lines is a message.
     """
-    from pellucid.hub import DEFAULT_MODEL
-
-    if model_name and model:
-        raise BadInput("the model is named twice: as an argument and by --model")
-    options = EngineOptions(backend, threads, max_model_len, not no_kv_cache, offline, verbose)
-    with options.open(model or model_name or DEFAULT_MODEL) as llm:
+    name = named_model(model_name, model)
+    flags.check_early(sampling)
+    with engine.open(name) as llm:
         if not llm.has_chat_template:
             raise BadInput(
                 f"{llm.model_path}: this model has no chat template: use `pellucid run --raw`"
             )
-        params = flags.sampling_params(
-            llm.get_default_sampling_params(),
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            min_p=min_p,
-            repetition_penalty=repetition_penalty,
-            presence_penalty=presence_penalty,
-            frequency_penalty=frequency_penalty,
-            seed=seed,
-            max_tokens=max_tokens,
-            stop=stop,
-        )
-        Conversation(llm, params, system, verbose=verbose).hold()
+        params = flags.sampling_params(llm.get_default_sampling_params(), **sampling)
+        Conversation(llm, params, system, verbose=engine.verbose).hold()
 
 
 class Conversation:

@@ -2,37 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from pellucid.cli.arguments import find_model
+from pellucid.cli.arguments import find_model, offline_option
 from pellucid.cli.output import note
 
 if TYPE_CHECKING:
     from pellucid import LLM
 
-Backend = Annotated[
-    str | None,
-    typer.Option("--backend", help="What computes: native or reference.", show_default="native"),
-]
-Threads = Annotated[
-    int | None, typer.Option("--threads", help="Threads to compute with.", show_default=False)
-]
-MaxModelLen = Annotated[
-    int | None,
-    typer.Option(
-        "--max-model-len", help="Context: prompt and answer. [the model's]", show_default=False
+backend_option = click.option(
+    "--backend", metavar="NAME", help="What computes: native or reference. [native]"
+)
+threads_option = click.option("--threads", type=int, help="Threads to compute with. [all cores]")
+
+_OPTIONS = (
+    backend_option,
+    threads_option,
+    click.option("--max-model-len", type=int, help="Context: prompt and answer. [the model's]"),
+    click.option(
+        "--no-kv-cache",
+        is_flag=True,
+        help="Compute everything anew for each token: the naive loop.",
     ),
-]
-NoKvCache = Annotated[
-    bool,
-    typer.Option("--no-kv-cache", help="Compute everything anew for each token: the naive loop."),
-]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Say on standard error what is decided and used.")
-]
+    offline_option,
+    click.option(
+        "--verbose", "-v", is_flag=True, help="Say on standard error what is decided and used."
+    ),
+)
+
+
+def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the flags; the command is given them as one `EngineOptions`, named `engine`."""
+
+    @wraps(command)
+    def gathered(
+        backend: str | None,
+        threads: int | None,
+        max_model_len: int | None,
+        no_kv_cache: bool,
+        offline: bool,
+        verbose: bool,
+        **others: Any,
+    ) -> Any:
+        engine = EngineOptions(backend, threads, max_model_len, not no_kv_cache, offline, verbose)
+        return command(engine=engine, **others)
+
+    for option in reversed(_OPTIONS):
+        gathered = option(gathered)
+    return gathered
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from pellucid.cli.arguments import JsonOption, ModelOption, OfflineOption, find_model
+from pellucid.cli.arguments import (
+    find_model,
+    json_option,
+    model_argument,
+    model_option,
+    named_model,
+    offline_option,
+)
 from pellucid.cli.output import write, write_json
 from pellucid.core.errors import BadInput
 
@@ -15,18 +22,25 @@ if TYPE_CHECKING:
     from pellucid.formats import Checkpoint
 
 
+@click.command()
+@model_argument
+@model_option
+@click.option(
+    "--context",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Positions to reckon memory for. [the model's]",
+)
+@click.option("--machine", is_flag=True, help="Show what this machine offers, and no model.")
+@offline_option
+@json_option
 def inspect_model(
-    model_name: Annotated[str | None, typer.Argument(metavar="[MODEL]")] = None,
-    model: ModelOption = None,
-    context: Annotated[
-        int | None,
-        typer.Option("--context", min=1, help="Positions to reckon memory for. [the model's]"),
-    ] = None,
-    machine: Annotated[
-        bool, typer.Option("--machine", help="Show what this machine offers, and no model.")
-    ] = False,
-    offline: OfflineOption = False,
-    json: JsonOption = False,
+    model_name: str | None,
+    model: str | None,
+    context: int | None,
+    machine: bool,
+    offline: bool,
+    json: bool,
 ) -> None:
     """Draw what a model file holds.
 
@@ -36,7 +50,6 @@ def inspect_model(
     from pellucid.cli.picture import draw
     from pellucid.formats import open_checkpoint
     from pellucid.formats.inspect import describe
-    from pellucid.hub import DEFAULT_MODEL
 
     if machine:
         if model_name or model:
@@ -44,9 +57,7 @@ def inspect_model(
         facts = describe_machine()
         _print(json, facts, lambda: draw_machine(facts))
         return
-    if model_name and model:
-        raise BadInput("the model is named twice: as an argument and by --model")
-    path = find_model(model or model_name or DEFAULT_MODEL, offline)
+    path = find_model(named_model(model_name, model), offline)
     with open_checkpoint(path) as checkpoint:
         description = describe(checkpoint)
         spec, refusal = _spec(checkpoint, context)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.arguments import JsonOption
+import click
+
+from pellucid.cli.arguments import json_option
 from pellucid.cli.output import in_bytes, table, write, write_json
 
 if TYPE_CHECKING:
     from pellucid.hub import ListedModel
 
 
-def list_models(json: JsonOption = False) -> None:
-    """Show the models that have a name, and those that are here."""
+@click.command()
+@json_option
+def list_models(json: bool) -> None:
+    """Show which models have a name, and which are here."""
     from pellucid.hub import list_models as rows_of_models
 
     rows = rows_of_models()

@@ -13,20 +13,13 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, NoReturn
+from importlib import import_module
+from typing import NoReturn
 
-import typer
+import click
 
 from pellucid import __version__
-from pellucid.cli.bench import bench
-from pellucid.cli.chat import chat
-from pellucid.cli.inspect_model import inspect_model
-from pellucid.cli.list_models import list_models
 from pellucid.cli.output import ReaderLeftError
-from pellucid.cli.pull import pull
-from pellucid.cli.run import run
-from pellucid.cli.tokenize import tokenize
-from pellucid.cli.train_tokenizer import train_tokenizer
 from pellucid.core.errors import PellucidError
 
 FAILED = 1
@@ -34,41 +27,42 @@ BAD_INPUT = 2
 INTERRUPTED = 130
 READER_LEFT = 141
 
-app = typer.Typer(
-    name="pellucid",
-    help="A language-model inference engine you can see through.",
+# The commands in the order of --help, each a function of a module of its own.
+_COMMANDS = {
+    "run": "run:run",
+    "chat": "chat:chat",
+    "tokenize": "tokenize:tokenize",
+    "train-tokenizer": "train_tokenizer:train_tokenizer",
+    "inspect": "inspect_model:inspect_model",
+    "pull": "pull:pull",
+    "list": "list_models:list_models",
+    "bench": "bench:bench",
+}
+
+
+class _Commands(click.Group):
+    """Commands whose module is imported when one is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        if cmd_name not in _COMMANDS:
+            ctx.fail(f"no command {cmd_name!r}: there are {', '.join(_COMMANDS)}")
+        module, function = _COMMANDS[cmd_name].split(":")
+        command: click.Command = getattr(import_module(f"pellucid.cli.{module}"), function)
+        return command
+
+
+@click.group(
+    cls=_Commands,
     epilog="Models: a .gguf file, a folder, a hub id (OWNER/NAME[:QUANT]) or a name of "
     "`pellucid list`.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-app.command("run")(run)
-app.command("chat")(chat)
-app.command("tokenize")(tokenize)
-app.command("train-tokenizer")(train_tokenizer)
-app.command("inspect")(inspect_model)
-app.command("pull")(pull)
-app.command("list")(list_models)
-app.command("bench")(bench)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print(f"pellucid {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _global_options(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Say which it is."),
-    ] = False,
-) -> None:
-    del version  # its callback has printed it
+@click.version_option(__version__, message="pellucid %(version)s", help="Say which it is.")
+def app() -> None:
+    """A language-model inference engine you can see through."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -92,17 +86,19 @@ def _prepare_streams() -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    usage_error = _click_exception()
     try:
-        code: Any = app(arguments, prog_name="pellucid", standalone_mode=False)
-        return code if isinstance(code, int) else 0
+        with app.make_context("pellucid", arguments) as context:
+            app.invoke(context)
+        return 0
+    except click.exceptions.Exit as done:  # --help or --version
+        return done.exit_code
     except PellucidError as error:
         return _fail(str(error), error.exit_code)
     except ReaderLeftError:
         return READER_LEFT
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
-    except usage_error as error:
+    except click.ClickException as error:
         return _fail_usage(error)
     except OSError as error:
         return _fail(f"{error.filename or 'standard output'}: {error.strerror or error}", FAILED)
@@ -115,18 +111,13 @@ def _run(arguments: list[str]) -> int:
         return _fail(message + "PELLUCID_DEBUG=1 shows where it happened)", FAILED)
 
 
-def _click_exception() -> type[Exception]:
-    """The base of all usage errors. Typer carries its own copy of click, or uses click itself."""
-    return next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
-
-
-def _fail_usage(error: Any) -> int:
-    context = getattr(error, "ctx", None)
-    if type(error).__name__ == "NoArgsIsHelpError":
+def _fail_usage(error: click.ClickException) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
         print(error.format_message(), file=sys.stderr)
         return BAD_INPUT
+    context = error.ctx if isinstance(error, click.UsageError) else None
     hint = f" (see `{context.command_path} --help`)" if context is not None else ""
-    return _fail(f"{error.format_message()}{hint}", BAD_INPUT)
+    return _fail(f"{error.format_message().rstrip('.')}{hint}", BAD_INPUT)
 
 
 def _fail(message: str, code: int) -> int:

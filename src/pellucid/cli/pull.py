@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import click
 
-import typer
-
-from pellucid.cli.arguments import JsonOption, OfflineOption
+from pellucid.cli.arguments import json_option, offline_option
 from pellucid.cli.output import write, write_json
 
 
-def pull(
-    model: Annotated[str | None, typer.Argument(help="A hub id or a short name.")] = None,
-    offline: OfflineOption = False,
-    json: JsonOption = False,
-) -> None:
+@click.command()
+@click.argument("model", metavar="[MODEL]", required=False)
+@offline_option
+@json_option
+def pull(model: str | None, offline: bool, json: bool) -> None:
     """Fetch a model, or bring it up to date.
 
     Checks every byte and prints where it lies. A download that was cut off goes on from there.
+    MODEL is a hub id or a short name.
     """
     from pellucid.hub import DEFAULT_MODEL, TerminalProgress
     from pellucid.hub import pull as fetch

@@ -6,10 +6,11 @@ GGUF file); where the model says nothing at all, temperature 0.7 and top-p 0.95.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from pellucid.core.errors import BadInput
 
@@ -20,55 +21,50 @@ DEFAULT_MAX_TOKENS = 1024
 DEFAULT_TEMPERATURE = 0.7
 DEFAULT_TOP_P = 0.95
 
-_GROUP = "Sampling"
+_OPTIONS = (
+    click.option("--temperature", "--temp", type=float, help="Spread of the choice; 0 is greedy."),
+    click.option("--top-k", type=int, help="Only the K likeliest tokens."),
+    click.option("--top-p", type=float, help="Only the likeliest tokens that make up P together."),
+    click.option(
+        "--min-p", type=float, help="Only tokens at least P times as likely as the likeliest."
+    ),
+    click.option(
+        "--repetition-penalty", type=float, help="Above 1: tokens seen before weigh less."
+    ),
+    click.option(
+        "--presence-penalty", type=float, help="Taken from tokens the answer already has."
+    ),
+    click.option("--frequency-penalty", type=float, help="The same, for each time it has them."),
+    click.option("--seed", type=int, help="Makes the answer repeatable."),
+    click.option(
+        "--max-tokens", type=int, help=f"Length of the answer, at most. [{DEFAULT_MAX_TOKENS}]"
+    ),
+    click.option("--stop", multiple=True, help="Text that ends the answer; may be given again."),
+    click.option(
+        "--logit-bias",
+        multiple=True,
+        metavar="ID=VALUE",
+        help="Added to a token's score; may be given again.",
+    ),
+)
 
 
-def _option(*names: str, help: str) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=_GROUP, show_default=False)
-
-
-Temperature = Annotated[
-    float | None, _option("--temperature", "--temp", help="Spread of the choice; 0 is greedy.")
-]
-TopK = Annotated[int | None, _option("--top-k", help="Only the K likeliest tokens.")]
-TopP = Annotated[
-    float | None, _option("--top-p", help="Only the likeliest tokens that make up P together.")
-]
-MinP = Annotated[
-    float | None,
-    _option("--min-p", help="Only tokens at least P times as likely as the likeliest."),
-]
-RepetitionPenalty = Annotated[
-    float | None, _option("--repetition-penalty", help="Above 1: tokens seen before weigh less.")
-]
-PresencePenalty = Annotated[
-    float | None, _option("--presence-penalty", help="Taken from tokens the answer already has.")
-]
-FrequencyPenalty = Annotated[
-    float | None, _option("--frequency-penalty", help="The same, for each time it has them.")
-]
-Seed = Annotated[int | None, _option("--seed", help="Makes the answer repeatable.")]
-MaxTokens = Annotated[
-    int | None,
-    _option("--max-tokens", help=f"Length of the answer, at most. [{DEFAULT_MAX_TOKENS}]"),
-]
-Stop = Annotated[
-    list[str] | None, _option("--stop", help="Text that ends the answer; may be given again.")
-]
-LogitBias = Annotated[
-    list[str] | None,
-    _option("--logit-bias", help="ID=VALUE, added to a token's score; may be given again."),
-]
+def sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the flags, each under the name of its field in `SamplingParams`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 def sampling_params(model_defaults: SamplingParams, **given: Any) -> SamplingParams:
-    """The parameters in effect. `given` holds the flags by their field's name, None: not given.
+    """The parameters in effect. `given` holds the flags by their field's name; None, or none of
+    what may be given again: not given.
 
     Raises `BadInput` naming a value that is out of range.
     """
     from pellucid.core.params import SamplingParams
 
-    values = {name: value for name, value in given.items() if value is not None}
+    values = {name: value for name, value in given.items() if value not in (None, ())}
     values.setdefault("max_tokens", DEFAULT_MAX_TOKENS)
     if "logit_bias" in values:
         values["logit_bias"] = _biases(values["logit_bias"])
@@ -76,6 +72,13 @@ def sampling_params(model_defaults: SamplingParams, **given: Any) -> SamplingPar
         values.setdefault("temperature", DEFAULT_TEMPERATURE)
         values.setdefault("top_p", DEFAULT_TOP_P)
     return replace(model_defaults, **values)
+
+
+def check_early(given: dict[str, Any]) -> None:
+    """A flag out of range is said at once, not after the model has been fetched and loaded."""
+    from pellucid.core.params import SamplingParams
+
+    sampling_params(SamplingParams(), **given)
 
 
 def in_effect(params: SamplingParams) -> dict[str, Any]:
@@ -88,7 +91,7 @@ def _says_nothing(model: SamplingParams, neutral: SamplingParams) -> bool:
     return all(getattr(model, name) == getattr(neutral, name) for name in names)
 
 
-def _biases(given: list[str]) -> dict[int, float]:
+def _biases(given: Sequence[str]) -> dict[int, float]:
     biases: dict[int, float] = {}
     for item in given:
         token, _, value = item.partition("=")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from pellucid.cli.arguments import (
-    JsonOption,
-    ModelOption,
-    OfflineOption,
     find_model,
+    json_option,
+    model_option,
+    offline_option,
     split_words,
     text_or_input,
 )
@@ -24,28 +24,32 @@ if TYPE_CHECKING:
     from pellucid.text import MergedPiece, Piece, Tokenizer
 
 
+@click.command()
+@click.argument("words", nargs=-1, metavar="[MODEL] [TEXT]")
+@model_option
+@click.option("--special", is_flag=True, help="Read control tokens spelled in the text as such.")
+@click.option(
+    "--bos/--no-bos",
+    "added",
+    default=True,
+    help="Add what the file adds around a text: BOS, EOS. [yes]",
+)
+@click.option("--merges", is_flag=True, help="Show every merge in the order BPE applies them.")
+@offline_option
+@json_option
 def tokenize(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[MODEL] [TEXT]", help="Standard input without TEXT, or for -."),
-    ] = None,
-    model: ModelOption = None,
-    special: Annotated[
-        bool, typer.Option("--special", help="Read control tokens spelled in the text as such.")
-    ] = False,
-    added: Annotated[
-        bool,
-        typer.Option("--bos/--no-bos", help="Add what the file adds around a text: BOS, EOS."),
-    ] = True,
-    merges: Annotated[
-        bool, typer.Option("--merges", help="Show every merge in the order BPE applies them.")
-    ] = False,
-    offline: OfflineOption = False,
-    json: JsonOption = False,
+    words: tuple[str, ...],
+    model: str | None,
+    special: bool,
+    added: bool,
+    merges: bool,
+    offline: bool,
+    json: bool,
 ) -> None:
     """Show the tokens of a text: pieces, ids, offsets.
 
-    Offsets count characters. Every byte of standard input counts, a line end at its end too.
+    Offsets count characters. Without TEXT, or for -, it is all of standard input: every byte
+    counts, a line end at its end too.
     """
     name, text = split_words(words, model)
     data = text_or_input(text, "text")

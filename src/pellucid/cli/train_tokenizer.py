@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from pellucid.cli.arguments import JsonOption
+from pellucid.cli.arguments import json_option
 from pellucid.cli.output import printable, write, write_json
 from pellucid.core.errors import BadInput
 
@@ -20,30 +20,41 @@ if TYPE_CHECKING:
 _SHOWN = 10
 
 
+@click.command()
+@click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
+@click.option(
+    "--vocab-size",
+    type=int,
+    default=4096,
+    show_default=True,
+    help="Tokens, the 256 bytes and special ones included.",
+)
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    default=Path("tokenizer.json"),
+    show_default=True,
+    help="The file to write, or a folder for it.",
+)
+@click.option(
+    "--special-token", multiple=True, metavar="TEXT", help="A control token; may be given again."
+)
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
+@json_option
 def train_tokenizer(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[FILE]...", help="Text in UTF-8; standard input without, or for -."
-        ),
-    ] = None,
-    vocab_size: Annotated[
-        int, typer.Option("--vocab-size", help="Tokens, the 256 bytes and special ones included.")
-    ] = 4096,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="The file to write, or a folder for it.")
-    ] = Path("tokenizer.json"),
-    special_token: Annotated[
-        list[str] | None,
-        typer.Option("--special-token", help="A control token; may be given again."),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
-    json: JsonOption = False,
+    files: tuple[Path, ...],
+    vocab_size: int,
+    output: Path,
+    special_token: tuple[str, ...],
+    force: bool,
+    json: bool,
 ) -> None:
     """Learn a tokenizer from text by byte-pair encoding.
 
     The most frequent pair of neighbours becomes a token, again and again, until the vocabulary is
-    full or no pair occurs twice. The same text gives the same vocabulary.
+    full or no pair occurs twice. The same text gives the same vocabulary. FILE is text in UTF-8;
+    without one, or for -, it is standard input.
     """
     from pellucid.text import train_bpe
 
@@ -54,9 +65,9 @@ def train_tokenizer(
         raise BadInput(f"{target.parent}: no such folder: make it first")
     with _merges_bar() as report:
         learnt = train_bpe(
-            _texts(files or [Path("-")]),
+            _texts(files or (Path("-"),)),
             vocab_size,
-            special_tokens=special_token or (),
+            special_tokens=special_token,
             progress=report,
         )
     learnt.save(target)
@@ -66,7 +77,7 @@ def train_tokenizer(
         write(_told(target, learnt, vocab_size))
 
 
-def _texts(files: list[Path]) -> Iterator[bytes]:
+def _texts(files: tuple[Path, ...]) -> Iterator[bytes]:
     for file in files:
         if str(file) == "-":
             yield sys.stdin.buffer.read()

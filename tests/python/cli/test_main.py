@@ -18,7 +18,7 @@ from pellucid.core.errors import BadInput, FetchError, PellucidError
 from tests.python.cli.conftest import Ended
 
 Command = Callable[..., Ended]
-COMMANDS = ("run", "chat", "tokenize", "train-tokenizer", "inspect", "pull", "list")
+COMMANDS = ("run", "chat", "tokenize", "train-tokenizer", "inspect", "pull", "list", "bench")
 
 
 def test_says_its_version(command: Command) -> None:
@@ -70,6 +70,23 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert ended.out == ""
     assert ended.err.startswith("error: ")
     assert ended.err.count("\n") == 1
+
+
+def test_a_command_that_is_not_there_is_told_those_that_are(command: Command) -> None:
+    assert command("rnu").err == (
+        "error: no command 'rnu': there are run, chat, tokenize, train-tokenizer, inspect, pull, "
+        "list, bench (see `pellucid --help`)\n"
+    )
+
+
+@pytest.mark.parametrize("word", [(), ("-",), ("smollm2-135m",)])
+def test_no_prompt_at_all_is_no_prompt(
+    command: Command, monkeypatch: pytest.MonkeyPatch, word: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    ended = command("run", *word)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("error: there is no prompt")
 
 
 def test_a_model_that_cannot_be_fetched_is_exit_code_1(command: Command) -> None:
