@@ -1,6 +1,7 @@
-"""Pages of the KV cache: who owns which. Bookkeeping only, no arrays."""
+"""Pages of the KV cache: who owns which, and what the full ones hold. Bookkeeping only, no
+arrays."""
 
 from pellucid.cache.pool import PagePool
-from pellucid.cache.table import PageTable
+from pellucid.cache.prefix import Digest, PrefixCache
 
-__all__ = ["PagePool", "PageTable"]
+__all__ = ["Digest", "PagePool", "PrefixCache"]

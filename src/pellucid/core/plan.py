@@ -8,18 +8,19 @@ it as an argument, and nothing in it changes while a step runs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Positions `start` to `start + len(tokens) - 1` of one sequence.
 
     `pages[i]` is the physical page holding positions i*page_size to (i+1)*page_size - 1 of the
-    sequence; it covers every position from 0 to the span's end. Keys and values of the span's own
-    positions are written to their pages during the step; earlier ones are read from theirs. Logits
-    are wanted for the last `n_logits` positions of the span.
+    sequence; it covers every position from 0 to the span's end, and may go beyond. Keys and values
+    of the span's own positions are written to their pages during the step; earlier ones are read
+    from theirs. Logits are wanted for the last `n_logits` positions of the span.
     """
 
+    # A named tuple because a step makes hundreds: it is built in half of a frozen dataclass' time.
     sequence: int
     start: int
     tokens: tuple[int, ...]
@@ -34,8 +35,12 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """`copies` are (source page, destination page): whole pages, copied in this order before the
+    step writes anything of its own."""
+
     spans: tuple[Span, ...]
     page_size: int
+    copies: tuple[tuple[int, int], ...] = ()
 
     @property
     def n_tokens(self) -> int:

@@ -135,8 +135,8 @@ class Engine:
         return EngineStats(
             scheduler.n_running,
             scheduler.n_waiting,
-            scheduler.pool.n_pages,
-            scheduler.pool.n_free,
+            scheduler.limits.n_pages,
+            scheduler.page_counts().free,
             self._steps,
             self._positions,
             self._tokens,

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 from pellucid.core.errors import BadInput
 
+POLICIES = ("continuous", "static")
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """max_model_len: positions of one sequence, prompt and answer together. max_num_seqs:
     sequences that run at once. max_num_batched_tokens: positions computed in one step.
-    n_pages, page_size: the KV pool. kv_cache False keeps nothing between steps.
+    n_pages, page_size: the KV pool. kv_cache False keeps nothing between steps. prefix_caching:
+    whether full pages are kept and shared by content. policy: see `pellucid.scheduling.policy`.
 
     Raises `BadInput` naming a limit that is out of range or contradicts another.
     """
@@ -22,6 +25,8 @@ class Limits:
     n_pages: int
     page_size: int
     kv_cache: bool = True
+    prefix_caching: bool = False
+    policy: str = "continuous"
 
     def __post_init__(self) -> None:
         for name in (
@@ -39,3 +44,5 @@ class Limits:
                 f"max_num_batched_tokens {self.max_num_batched_tokens} is below max_num_seqs "
                 f"{self.max_num_seqs}: a step must have room for one token of each sequence"
             )
+        if self.policy not in POLICIES:
+            raise BadInput(f"policy must be one of {', '.join(POLICIES)}, not {self.policy!r}")

@@ -1,60 +1,107 @@
-"""Scheduler: continuous batching, first come first served.
+"""Scheduler: what each step computes.
 
 One step at a time:
 
-1. `plan` takes every running sequence that has one token to compute (decode), then prompts in
-   chunks, oldest first, then admits waiting sequences in order, within the limits.
+1. `plan` takes the pages that running sequences have come to need, preempting others if there are
+   too few. Every sequence with one token to compute (decode) has its part in the step. What is
+   left of the step's tokens goes to prompts, in chunks, as the policy shares it out; waiting
+   sequences start within the limits.
 2. The step runs.
 3. `apply` moves positions forward and appends the tokens chosen.
 
 Invariants:
 
-1. An admitted sequence can always finish: at admission the pool promises it pages for its
-   longest answer, which it takes one by one as it grows. So nothing is ever preempted, and a
-   sequence that might not fit waits. (The price: promises that are not used keep others waiting.)
-2. Sequences are admitted in the order they came; none overtakes one that waits for pages.
-3. Between `plan` and `apply` nothing computed is forgotten: `finish` in between returns the
-   pages, which no step can be using by the time the next plan hands them out.
-4. A finished sequence holds no page.
-5. Without a cache (`Limits.kv_cache` False) every step computes a sequence whole, from
-   position 0; the first of a step may then exceed max_num_batched_tokens.
+1. A sequence that can never fit is refused when it is added. So the first in rank (priority, then
+   arrival) of those that run can always go on: it is never preempted, and if all others are, it has
+   every page. It ends after finitely many steps, and then the next is first: no livelock.
+2. A preempted sequence keeps its tokens, gives back its pages, and is computed again; what the
+   prefix cache still has of it is not. It starts again only after another has ended: no thrash.
+3. Decode is never put off: a running sequence with one token to compute is in every plan.
+4. A plan is never empty unless there is nothing to do, or everything that runs awaits `finish`.
+5. A plan that was not applied is made again, its copies too: what was computed for it counts for
+   nothing.
+6. Between `plan` and `apply` sequences may `finish`. Their pages may go to others in the next plan,
+   when no step can be using them.
+7. A finished sequence owns no page.
+8. Without a cache (`Limits.kv_cache` False) every step computes a sequence whole, from position 0;
+   the first of a step may then exceed max_num_batched_tokens.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from collections.abc import Sequence as Tokens
 
-from pellucid.cache import PagePool, PageTable
+from pellucid.cache import Digest
 from pellucid.core.errors import BadInput, PromptTooLong
 from pellucid.core.plan import Plan, Span
+from pellucid.core.record import PageChanges, PageCounts
 from pellucid.costs import pages_for
+from pellucid.scheduling.admission import Admission
 from pellucid.scheduling.limits import Limits
+from pellucid.scheduling.memory import Memory
+from pellucid.scheduling.policy import Chunks, Continuous, Policy, Static, Uncached
+from pellucid.scheduling.running import Running
 from pellucid.scheduling.sequence import Sequence, State
 
 
 class Scheduler:
-    """Decides what each step computes."""
+    """Decides what each step computes.
 
-    def __init__(self, limits: Limits) -> None:
+    `changes` tells what happened to pages from one plan to the end of the next. `digest` finds
+    pages in the prefix cache; see `pellucid.cache.prefix`.
+    """
+
+    def __init__(self, limits: Limits, digest: Digest | None = None) -> None:
         self.limits = limits
-        self.pool = PagePool(limits.n_pages)
-        self._waiting: deque[Sequence] = deque()
-        self._running: dict[int, Sequence] = {}
+        self.changes = PageChanges()
+        self._memory = Memory(limits, digest)
+        self._running = Running(self._memory, limits.kv_cache)
+        self._policy = _policy(limits)
+        self._admission = Admission(limits, self._memory, self._running, self._policy.shares_work)
+        self._n_added = 0
 
     @property
     def n_waiting(self) -> int:
-        return len(self._waiting)
+        return len(self._admission)
 
     @property
     def n_running(self) -> int:
-        return len(self._running)
+        return len(self._running.all)
 
     @property
     def idle(self) -> bool:
         """True if there is nothing to do."""
-        return not self._waiting and not self._running
+        return not self._running.all and not len(self._admission)
+
+    @property
+    def prefix_queries(self) -> int:
+        """Tokens of prompts that were looked up in the prefix cache."""
+        return self._admission.prefix_queries
+
+    @property
+    def prefix_hits(self) -> int:
+        """Of these, the tokens that did not have to be computed."""
+        return self._admission.prefix_hits
+
+    def page_counts(self) -> PageCounts:
+        return self._memory.counts()
+
+    def waiting(self) -> list[tuple[int, str]]:
+        """Who waits, and why: (sequence id, reason). In the order of the queue; last those that
+        wait for what another computes."""
+        admission = self._admission
+        reasons: list[tuple[int, str]] = []
+        for ahead, sequence in enumerate(admission.queue):
+            if not ahead:
+                first, why = sequence.id, admission.reason(sequence)
+                reasons.append((first, why))
+            else:
+                reasons.append((sequence.id, f"{ahead} before it, first {first}: {why}"))
+        for follower, leader in admission.followers.items():
+            what = "prompt of its sibling" if follower.sibling_of is leader else "same prefix in"
+            reasons.append((follower.id, f"the {what} {leader.id} is being computed"))
+        return reasons
 
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence.
@@ -69,83 +116,118 @@ class Scheduler:
                 f"the prompt's {sequence.n_prompt} tokens and {sequence.max_tokens} of the answer "
                 f"exceed the context of {limits.max_model_len}: lower max_tokens"
             )
-        if self._pages_for(sequence) > limits.n_pages:
+        sequence.max_pages = pages_for(sequence.max_positions, limits.page_size)
+        if sequence.max_pages > limits.n_pages:
             raise BadInput(
-                f"{sequence.max_positions} positions need {self._pages_for(sequence)} pages of "
+                f"{sequence.max_positions} positions need {sequence.max_pages} pages of "
                 f"{limits.page_size}, and the cache has {limits.n_pages}: lower max_tokens or "
                 "give the cache more memory"
             )
-        self._waiting.append(sequence)
+        self._n_added += 1
+        sequence.arrival = self._n_added
+        self._admission.enqueue(sequence)
 
     def plan(self) -> Plan:
-        """What the next step computes; empty if there is nothing to do.
-
-        Admits sequences and takes pages for the positions planned. Whatever waits, a plan is
-        never empty unless the scheduler is idle, so every sequence gets its turn.
-        """
-        budget = self.limits.max_num_batched_tokens
-        spans: list[Span] = []
-        # Decode first (False sorts before True); otherwise in the order of admission.
-        for sequence in sorted(self._running.values(), key=lambda s: s.pending > 1):
-            budget -= self._extend(spans, sequence, budget)
-        while self._waiting and budget > 0 and self._admissible(self._waiting[0]):
-            if not self.limits.kv_cache and spans and self._waiting[0].pending > budget:
-                break
-            sequence = self._waiting.popleft()
-            self._admit(sequence)
-            budget -= self._extend(spans, sequence, budget)
-        return Plan(tuple(spans), self.limits.page_size)
+        """What the next step computes; empty if there is nothing to do."""
+        running = self._running
+        self._admission.begin_plan()
+        self._grow()
+        budget = self.limits.max_num_batched_tokens - len(running.decoding)
+        chunks = self._policy.share_out(self._admission, running, budget)
+        spans = [
+            Span(sequence.id, sequence.computed, (sequence.tokens[-1],), sequence.pages, 1)
+            for sequence in running.decoding.values()
+        ]
+        copies = self._add_chunks(spans, chunks)
+        self.changes, self._memory.changes = self._memory.changes, PageChanges()
+        self.changes.copied.extend(copies)
+        return Plan(tuple(spans), self.limits.page_size, copies)
 
     def apply(self, plan: Plan, tokens: Mapping[int, Tokens[int]]) -> None:
         """The step is done: its positions are computed, and `tokens` maps each sequence that
         gave some to the tokens chosen. Sequences finished meanwhile are passed over."""
+        running, memory, page_size = self._running, self._memory, self.limits.page_size
+        everyone, decoding = running.all, running.decoding
         for span in plan.spans:
-            sequence = self._running.get(span.sequence)
+            sequence = everyone.get(span.sequence)
             if sequence is None:
                 continue
-            sequence.computed = span.end if self.limits.kv_cache else 0
-            sequence.tokens.extend(tokens.get(span.sequence, ()))
+            chosen = tokens.get(span.sequence, ())
+            sequence.tokens.extend(chosen)
+            if span.sequence in decoding and len(chosen) == 1:
+                sequence.computed = span.start + 1
+                if not sequence.computed % page_size:
+                    memory.store(sequence)
+                    running.short[sequence.id] = sequence
+            else:
+                self._settle(sequence, span.end)
 
     def finish(self, sequence: Sequence) -> None:
         """The sequence is over, at its end or because nobody wants it: return its pages."""
         if sequence.state is State.FINISHED:
             return
+        admission, running = self._admission, self._running
         if sequence.state is State.WAITING:
-            self._waiting.remove(sequence)
+            admission.drop(sequence)
         else:
-            del self._running[sequence.id]
-            assert sequence.table is not None
-            sequence.table.release()
+            running.remove(sequence)
+            running.n_ended += 1
+            self._memory.release(sequence)
         sequence.state = State.FINISHED
+        admission.enqueue(*admission.followers.left(sequence))
 
-    def _pages_for(self, sequence: Sequence) -> int:
-        return pages_for(sequence.max_positions, self.limits.page_size)
+    def check(self) -> None:
+        """Assert that every page is owned exactly as often as counted (for tests)."""
+        running = self._running
+        self._memory.check(list(running.all.values()))
+        growing = [x for x in running.all.values() if len(x.pages) < x.max_pages]
+        assert running.n_growing == len(growing)
+        assert not running.decoding.keys() & running.prefilling.keys()
 
-    def _admissible(self, sequence: Sequence) -> bool:
-        return (
-            len(self._running) < self.limits.max_num_seqs
-            and self._pages_for(sequence) <= self.pool.n_unreserved
-        )
+    def _grow(self) -> None:
+        """Give pages to those that have come to need them; preempt others for it if need be."""
+        running, memory = self._running, self._memory
+        while sum(map(memory.missing, running.short.values())) > memory.available:
+            victim = running.victim()
+            if victim is None:
+                raise ValueError("a sequence has more tokens than it was admitted for")
+            self._admission.preempt(victim)
+        for sequence in running.short.values():
+            running.grow(sequence)
+        running.short.clear()
 
-    def _admit(self, sequence: Sequence) -> None:
-        pages = self._pages_for(sequence)
-        sequence.table = PageTable(self.pool, self.limits.page_size, pages)
-        sequence.state = State.RUNNING
-        self._running[sequence.id] = sequence
+    def _add_chunks(self, spans: list[Span], chunks: Chunks) -> tuple[tuple[int, int], ...]:
+        """A span for each chunk; returns the copies that must come before."""
+        copies: list[tuple[int, int]] = []
+        for sequence, count in chunks.items():
+            if count <= 0 or sequence.state is not State.RUNNING:  # preempted meanwhile
+                continue
+            start, end = sequence.computed, sequence.computed + count
+            last = end == len(sequence.tokens)
+            n_logits = count if sequence.all_logits else int(last)
+            tokens = tuple(sequence.tokens[start:end])
+            spans.append(Span(sequence.id, start, tokens, sequence.pages, n_logits))
+            sequence.last_planned = self._admission.plan_number
+            if sequence.copy is not None:
+                copies.append(sequence.copy)
+        return tuple(copies)
 
-    def _extend(self, spans: list[Span], sequence: Sequence, budget: int) -> int:
-        """Plan the sequence's next positions, as many as fit; returns how many."""
-        count = min(sequence.pending, budget)
+    def _settle(self, sequence: Sequence, computed: int) -> None:
+        """A part of a prompt is computed, or an unusual number of tokens came."""
         if not self.limits.kv_cache:
-            whole = sequence.pending
-            count = whole if whole <= budget or not spans else 0
-        if count <= 0:
-            return 0
-        start, end = sequence.computed, sequence.computed + count
-        assert sequence.table is not None
-        sequence.table.cover(end)
-        last = end == len(sequence.tokens)
-        n_logits = count if sequence.all_logits else int(last)
-        tokens = tuple(sequence.tokens[start:end])
-        spans.append(Span(sequence.id, start, tokens, sequence.table.pages, n_logits))
-        return count
+            computed = 0
+        followers = self._admission.followers
+        first, sequence.computed = sequence.n_stored, computed
+        self._memory.copied(sequence)
+        self._memory.store(sequence)
+        for digest in sequence.digests[first : computed // self.limits.page_size]:
+            followers.arrived(sequence, digest)
+        self._running.settle(sequence)
+        self._admission.enqueue(*followers.progressed(sequence))
+
+
+def _policy(limits: Limits) -> Policy:
+    static = limits.policy == "static"
+    if not limits.kv_cache:
+        return Uncached(static)
+    return Static() if static else Continuous()

@@ -1,15 +1,15 @@
 """Sequence: one answer in the making, as the scheduler sees it.
 
-WAITING --admitted by plan--> RUNNING --finish--> FINISHED
-   `------------------finish------------------------^
+          .--------preempted by plan-------.
+          v                                |
+add --> WAITING --admitted by plan--> RUNNING --finish--> FINISHED
+           `-----------------finish--------------------------^
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Sequence as Tokens
-
-from pellucid.cache import PageTable
 
 
 class State(enum.Enum):
@@ -20,20 +20,83 @@ class State(enum.Enum):
 
 class Sequence:
     """`tokens` holds the prompt and, after it, what was chosen; the first `computed` of them are
-    in the cache. `max_tokens` is how many the answer may have; 0 computes the prompt alone.
-    `all_logits` asks for the logits of every position of the prompt, not just its last."""
+    in the cache, on `pages`.
+
+    max_tokens: how many the answer may have; 0 computes the prompt alone. all_logits: the logits
+    of every position of the prompt are wanted, not just its last's, so nothing is taken from the
+    prefix cache. priority: lower runs first; equals go by arrival. salt: sequences of different
+    salts never share pages. sibling_of: a sequence of the same prompt, added before, from which
+    this one takes the prompt's pages when they are computed.
+
+    Raises `ValueError` for a sibling whose prompt, salt or priority is another.
+    """
+
+    __slots__ = (
+        "all_logits",
+        "arrival",
+        "cached_tokens",
+        "computed",
+        "copy",
+        "digests",
+        "ended_before",
+        "id",
+        "last_planned",
+        "max_pages",
+        "max_tokens",
+        "n_preemptions",
+        "n_prompt",
+        "n_stored",
+        "pages",
+        "passed",
+        "priority",
+        "salt",
+        "sibling_of",
+        "size",
+        "state",
+        "stores",
+        "tokens",
+    )  # fmt: skip
 
     def __init__(
-        self, id: int, prompt: Tokens[int], max_tokens: int, *, all_logits: bool = False
+        self,
+        id: int,
+        prompt: Tokens[int],
+        max_tokens: int,
+        *,
+        all_logits: bool = False,
+        priority: int = 0,
+        salt: bytes = b"",
+        sibling_of: Sequence | None = None,
     ) -> None:
         self.id = id
         self.tokens = list(prompt)
         self.n_prompt = len(self.tokens)
         self.max_tokens = max_tokens
         self.all_logits = all_logits
-        self.computed = 0
+        self.priority = priority
+        self.salt = salt
+        self.sibling_of = sibling_of
+        if sibling_of is not None and not (
+            sibling_of.tokens[: sibling_of.n_prompt] == self.tokens
+            and (sibling_of.priority, sibling_of.salt) == (priority, salt)
+        ):
+            raise ValueError(f"sequence {id} is no sibling of {sibling_of.id}")
         self.state = State.WAITING
-        self.table: PageTable | None = None
+        self.computed = 0
+        self.pages: tuple[int, ...] = ()
+        self.cached_tokens = 0  # positions of the prompt taken, not computed, at first admission
+        self.n_preemptions = 0
+        # The scheduler's own notes.
+        self.arrival = 0  # its number among all that were added
+        self.size = 0  # positions to compute, as far as was known when it was queued
+        self.max_pages = 0  # that it may ever need
+        self.copy: tuple[int, int] | None = None  # a page to copy in its next step
+        self.n_stored = 0  # its first pages, which are in the prefix cache
+        self.stores = True  # whether more of them can go there
+        self.digests: list[bytes] = []  # of its first full pages
+        self.last_planned = -1  # number of the last plan that computes some of it
+        self.passed = 0  # pages taken by those that passed while it waited for pages
+        self.ended_before = -1  # how many had ended when it was preempted
 
     @property
     def pending(self) -> int:
@@ -44,3 +107,8 @@ class Sequence:
     def max_positions(self) -> int:
         """Positions it may ever need in the cache: the last token chosen is never computed."""
         return self.n_prompt + max(self.max_tokens - 1, 0)
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Who comes first: by priority, then by arrival."""
+        return self.priority, self.arrival

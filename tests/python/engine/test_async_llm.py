@@ -43,7 +43,7 @@ async def quiet(llm: AsyncLLM) -> None:
 
 def unused_pages(llm: AsyncLLM) -> bool:
     stats = llm.stats()
-    llm._engine.scheduler.pool.check()
+    llm._engine.scheduler.check()
     return llm._engine.idle and stats.pages_free == stats.pages
 
 

@@ -34,8 +34,8 @@ def tokens_in(increments: Iterable[Increment]) -> list[int]:
 def unused_pages(llm: LLM) -> bool:
     assert llm._engine is not None
     scheduler = llm._engine.scheduler
-    scheduler.pool.check()
-    return scheduler.idle and scheduler.pool.n_unreserved == scheduler.pool.n_pages
+    scheduler.check()
+    return scheduler.idle and not scheduler.page_counts().owned
 
 
 # How an answer ends

@@ -75,5 +75,4 @@ def check_same_bits(
         assert row == expected[key], f"logits differ at (seed, position) {key}"
     engine = llm._engine
     assert engine is not None
-    pool = engine.scheduler.pool
-    assert pool.n_unreserved == pool.n_pages
+    assert not engine.scheduler.page_counts().owned
