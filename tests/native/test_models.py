@@ -69,8 +69,8 @@ def test_fusing_leaves_eight_stages_a_layer() -> None:
     """Norm, qkv, rope and store, attention, output, norm, gate and up, down."""
     model = tiny_model("LlamaForCausalLM", NativeOps(threads=1), TensorType.Q8_0)
     plain = tiny_model("LlamaForCausalLM", NativeOps(threads=1, fuse=False), TensorType.Q8_0)
-    assert model._run.n_stages <= 8 * 2 + 4  # type: ignore[attr-defined]
-    assert plain._run.n_stages > 2 * model._run.n_stages  # type: ignore[attr-defined]
+    assert model._logits.n_stages <= 8 * 2 + 4  # type: ignore[attr-defined]
+    assert plain._logits.n_stages > 2 * model._logits.n_stages  # type: ignore[attr-defined]
 
 
 @dataclass

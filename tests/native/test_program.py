@@ -94,20 +94,20 @@ FAULTS: dict[str, tuple[str, Any]] = {
 def test_a_faulty_step_is_refused_by_name(model: Model, fault: str) -> None:
     message, changes = FAULTS[fault]
     step = good_step(model)
-    expected = model._run(step)
+    expected = model._logits(step)
     with pytest.raises(ValueError, match=message):
-        model._run(dataclasses.replace(step, **changes(step)))
-    assert same_bits(model._run(step), expected)  # and the program is as good as before
+        model._logits(dataclasses.replace(step, **changes(step)))
+    assert same_bits(model._logits(step), expected)  # and the program is as good as before
 
 
 def test_another_models_cache_is_refused(model: Model) -> None:
     step = good_step(model)
     few = model.ops.new_cache(model_spec([layer_spec()]), N_PAGES, PAGE_SIZE)
     with pytest.raises(ValueError, match="the cache has 1 layers, the model 2"):
-        model._run(dataclasses.replace(step, cache=few))
+        model._logits(dataclasses.replace(step, cache=few))
     other = model.ops.new_cache(model_spec([layer_spec(head_dim=24)] * 2), N_PAGES, PAGE_SIZE)
     with pytest.raises(ValueError, match="holds 2 heads of 24, the model's 2 of 16"):
-        model._run(dataclasses.replace(step, cache=other))
+        model._logits(dataclasses.replace(step, cache=other))
 
 
 def test_positions_beyond_a_learnt_table_are_refused() -> None:

@@ -14,7 +14,7 @@ from pellucid.formats.checkpoint import Checkpoint
 from pellucid.models.alibi import slopes
 from pellucid.models.fields import Fields, equal_heads, vocabulary
 from pellucid.models.names import fused_block, layers
-from pellucid.models.parts import attention, embed, head, layer_norm, mlp
+from pellucid.models.parts import attention, embed, layer_norm, mlp
 from pellucid.models.weights import Tensor, Weights
 from pellucid.ops.step import Step
 from pellucid.ops.vocabulary import Array, Ops
@@ -33,8 +33,8 @@ _HF_NAMES = {
 _TRAINED_CONTEXT = 2048  # what ALiBi was trained at when the configuration does not say
 
 
-def forward(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
-    """Logits [R, vocabulary] of the rows the step asks for."""
+def hidden(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
+    """Final rows [R, d], normed, of those that the step asks for."""
     x = embed(ops, spec, weights, step)  # [T, d]
     x = layer_norm(ops, spec, weights, "token_embd_norm", x)
     for index, layer in enumerate(spec.layers):
@@ -43,7 +43,7 @@ def forward(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
         x = x + attention(ops, spec, layer, w, normed, index, step)
         x = x + mlp(ops, w, layer_norm(ops, spec, w, "ffn_norm", x), ops.gelu_tanh)
     x = ops.take_rows(x, step.logit_rows)  # [R, d]
-    return head(ops, spec, weights, layer_norm(ops, spec, weights, "output_norm", x))
+    return layer_norm(ops, spec, weights, "output_norm", x)
 
 
 def spec_from_config(config: Fields, context: int | None) -> ModelSpec:
@@ -117,6 +117,6 @@ def _block(spec: ModelSpec, layer: LayerSpec) -> Iterator[Tensor]:
 
 
 def _apart(n_heads: int, fused: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows of Q, K and V, stored head by head, (heads, 3, head_dim, ...), one after another."""
+    """Rows of Q, K and V, stored head by (heads, 3, head_dim, ...), one after another."""
     by_head = fused.reshape(n_heads, 3, -1, *fused.shape[1:])
     return by_head.swapaxes(0, 1).reshape(fused.shape)

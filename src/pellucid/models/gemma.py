@@ -20,7 +20,7 @@ from pellucid.models import llama
 from pellucid.models.fields import Fields
 from pellucid.models.llama import attention_names, layer_from_gguf, mlp_names
 from pellucid.models.names import ends, layers
-from pellucid.models.parts import attention, embed, geglu, head
+from pellucid.models.parts import attention, embed, geglu
 from pellucid.models.rope import rope_from_config
 from pellucid.models.weights import Tensor, Weights
 from pellucid.ops.step import Step
@@ -30,8 +30,8 @@ GGUF_ARCHITECTURES = ("gemma",)
 HF_ARCHITECTURES = ("GemmaForCausalLM",)
 
 
-def forward(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
-    """Logits [R, vocabulary] of the rows the step asks for."""
+def hidden(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
+    """Final rows [R, d], normed, of those that the step asks for."""
     x = embed(ops, spec, weights, step)  # [T, d]
     for index, layer in enumerate(spec.layers):
         w = weights.layer(index)
@@ -39,7 +39,7 @@ def forward(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
         x = x + attention(ops, spec, layer, w, normed, index, step)
         x = x + geglu(ops, w, ops.rms_norm(x, w["ffn_norm.weight"], spec.norm_eps))
     x = ops.take_rows(x, step.logit_rows)  # [R, d]
-    return head(ops, spec, weights, ops.rms_norm(x, weights["output_norm.weight"], spec.norm_eps))
+    return ops.rms_norm(x, weights["output_norm.weight"], spec.norm_eps)
 
 
 def spec_from_config(config: Fields, context: int | None) -> ModelSpec:

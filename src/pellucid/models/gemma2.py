@@ -18,7 +18,7 @@ from pellucid.models.gemma import (
 )
 from pellucid.models.llama import attention_names, layer_from_gguf
 from pellucid.models.names import ends, layers
-from pellucid.models.parts import attention, embed, geglu, head
+from pellucid.models.parts import attention, embed, geglu
 from pellucid.models.rope import rope_from_config
 from pellucid.models.weights import Tensor, Weights
 from pellucid.ops.step import Step
@@ -33,8 +33,8 @@ _LAYERS_OF_27B = 46
 _WINDOW, _SCORE_CAP, _LOGIT_CAP = 4096, 50.0, 30.0
 
 
-def forward(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
-    """Logits [R, vocabulary] of the rows the step asks for."""
+def hidden(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
+    """Final rows [R, d], normed, of those that the step asks for."""
     x = embed(ops, spec, weights, step)  # [T, d]
     for index, layer in enumerate(spec.layers):
         w = weights.layer(index)
@@ -44,7 +44,7 @@ def forward(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
         y = geglu(ops, w, ops.rms_norm(x, w["ffn_norm.weight"], spec.norm_eps))
         x = x + ops.rms_norm(y, w["post_ffw_norm.weight"], spec.norm_eps)
     x = ops.take_rows(x, step.logit_rows)  # [R, d]
-    return head(ops, spec, weights, ops.rms_norm(x, weights["output_norm.weight"], spec.norm_eps))
+    return ops.rms_norm(x, weights["output_norm.weight"], spec.norm_eps)
 
 
 def spec_from_config(config: Fields, context: int | None) -> ModelSpec:

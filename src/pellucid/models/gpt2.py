@@ -12,7 +12,7 @@ from pellucid.core.spec import LayerSpec, ModelSpec
 from pellucid.formats.checkpoint import Checkpoint
 from pellucid.models.fields import Fields, equal_heads, vocabulary
 from pellucid.models.names import fused_block, layers
-from pellucid.models.parts import attention, embed, head, layer_norm, mlp
+from pellucid.models.parts import attention, embed, layer_norm, mlp
 from pellucid.models.weights import Tensor, Weights
 from pellucid.ops.step import Step
 from pellucid.ops.vocabulary import Array, Ops
@@ -33,8 +33,8 @@ _HF_NAMES = {
 }
 
 
-def forward(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
-    """Logits [R, vocabulary] of the rows the step asks for."""
+def hidden(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
+    """Final rows [R, d], normed, of those that the step asks for."""
     gelu = ops.gelu if spec.extra["exact_gelu"] else ops.gelu_tanh
     positions = ops.embedding(step.positions, weights["position_embd.weight"])
     x = embed(ops, spec, weights, step) + positions  # [T, d]
@@ -44,7 +44,7 @@ def forward(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
         x = x + attention(ops, spec, layer, w, normed, index, step)
         x = x + mlp(ops, w, layer_norm(ops, spec, w, "ffn_norm", x), gelu)
     x = ops.take_rows(x, step.logit_rows)  # [R, d]
-    return head(ops, spec, weights, layer_norm(ops, spec, weights, "output_norm", x))
+    return layer_norm(ops, spec, weights, "output_norm", x)
 
 
 def spec_from_config(config: Fields, context: int | None) -> ModelSpec:

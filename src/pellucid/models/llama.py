@@ -17,7 +17,7 @@ from pellucid.core.spec import LayerSpec, ModelSpec
 from pellucid.formats.checkpoint import Checkpoint
 from pellucid.models.fields import Fields, vocabulary
 from pellucid.models.names import bias, ends, expert_names, layers
-from pellucid.models.parts import attention, embed, feed_forward, head
+from pellucid.models.parts import attention, embed, feed_forward
 from pellucid.models.rope import rope_from_config, rope_from_gguf
 from pellucid.models.weights import Tensor, Weights
 from pellucid.ops.step import Step
@@ -27,8 +27,8 @@ GGUF_ARCHITECTURES = ("llama",)
 HF_ARCHITECTURES = ("LlamaForCausalLM",)
 
 
-def forward(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
-    """Logits [R, vocabulary] of the rows the step asks for."""
+def hidden(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
+    """Final rows [R, d], normed, of those that the step asks for."""
     x = embed(ops, spec, weights, step)  # [T, d]
     for index, layer in enumerate(spec.layers):
         w = weights.layer(index)
@@ -37,7 +37,7 @@ def forward(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
         normed = ops.rms_norm(x, w["ffn_norm.weight"], spec.norm_eps)
         x = x + feed_forward(ops, layer, w, normed)
     x = ops.take_rows(x, step.logit_rows)  # [R, d]
-    return head(ops, spec, weights, ops.rms_norm(x, weights["output_norm.weight"], spec.norm_eps))
+    return ops.rms_norm(x, weights["output_norm.weight"], spec.norm_eps)
 
 
 def spec_from_config(config: Fields, context: int | None) -> ModelSpec:

@@ -15,7 +15,7 @@ from pellucid.models.llama import layer_from_config, model_from_config, window_f
 GGUF_ARCHITECTURES = ()
 HF_ARCHITECTURES = ("MistralForCausalLM",)
 
-forward, tensors, spec_from_gguf = llama.forward, llama.tensors, llama.spec_from_gguf
+hidden, tensors, spec_from_gguf = llama.hidden, llama.tensors, llama.spec_from_gguf
 
 _FIRST_WINDOW = 4096  # of the first model, and of a configuration that does not say
 

@@ -21,7 +21,7 @@ from pellucid.models.llama import (
 GGUF_ARCHITECTURES = ()
 HF_ARCHITECTURES = ("MixtralForCausalLM",)
 
-forward, tensors, spec_from_gguf = llama.forward, llama.tensors, llama.spec_from_gguf
+hidden, tensors, spec_from_gguf = llama.hidden, llama.tensors, llama.spec_from_gguf
 
 
 def spec_from_config(config: Fields, context: int | None) -> ModelSpec:

@@ -14,7 +14,7 @@ from pellucid.formats.checkpoint import Checkpoint
 from pellucid.models.alibi import slopes
 from pellucid.models.fields import Fields, equal_heads, vocabulary
 from pellucid.models.names import fused_block, layers
-from pellucid.models.parts import embed, head, layer_norm, mlp
+from pellucid.models.parts import embed, layer_norm, mlp
 from pellucid.models.weights import Tensor, Weights
 from pellucid.ops.step import Step
 from pellucid.ops.vocabulary import Array, Ops
@@ -32,8 +32,8 @@ _HF_NAMES = {
 }
 
 
-def forward(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
-    """Logits [R, vocabulary] of the rows the step asks for."""
+def hidden(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
+    """Final rows [R, d], normed, of those that the step asks for."""
     x = embed(ops, spec, weights, step)  # [T, d]
     for index, layer in enumerate(spec.layers):
         w = weights.layer(index)
@@ -41,7 +41,7 @@ def forward(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
         x = x + _attention(ops, spec, layer, w, normed, index, step)
         x = x + mlp(ops, w, layer_norm(ops, spec, w, "ffn_norm", x), ops.gelu)
     x = ops.take_rows(x, step.logit_rows)  # [R, d]
-    return head(ops, spec, weights, layer_norm(ops, spec, weights, "output_norm", x))
+    return layer_norm(ops, spec, weights, "output_norm", x)
 
 
 def _attention(

@@ -23,7 +23,7 @@ from pellucid.models.weights import Tensor
 GGUF_ARCHITECTURES = ("phi3",)
 HF_ARCHITECTURES = ("Phi3ForCausalLM",)
 
-forward = llama.forward
+hidden = llama.hidden
 
 
 def spec_from_config(config: Fields, context: int | None) -> ModelSpec:

@@ -23,7 +23,7 @@ from pellucid.models.llama import (
 GGUF_ARCHITECTURES = ("qwen2",)
 HF_ARCHITECTURES = ("Qwen2ForCausalLM",)
 
-forward, tensors = llama.forward, llama.tensors
+hidden, tensors = llama.hidden, llama.tensors
 
 
 def spec_from_config(config: Fields, context: int | None) -> ModelSpec:

@@ -22,7 +22,7 @@ from pellucid.models.weights import Tensor
 GGUF_ARCHITECTURES = ("qwen3",)
 HF_ARCHITECTURES = ("Qwen3ForCausalLM",)
 
-forward = llama.forward
+hidden = llama.hidden
 
 
 def spec_from_config(config: Fields, context: int | None) -> ModelSpec:

@@ -27,7 +27,7 @@ from pellucid.models.weights import Tensor
 GGUF_ARCHITECTURES = ("qwen3moe",)
 HF_ARCHITECTURES = ("Qwen3MoeForCausalLM",)
 
-forward = llama.forward
+hidden = llama.hidden
 
 
 def spec_from_config(config: Fields, context: int | None) -> ModelSpec:

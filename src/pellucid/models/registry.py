@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Protocol, cast
 
 from pellucid.core.errors import FormatError, UnsupportedError
@@ -27,6 +26,7 @@ from pellucid.models import (
     qwen3_moe,
 )
 from pellucid.models.fields import Fields
+from pellucid.models.parts import head
 from pellucid.models.weights import Tensor, Weights, load_weights
 from pellucid.ops.step import Step, lower
 from pellucid.ops.vocabulary import Array, Ops
@@ -46,7 +46,7 @@ class Family(Protocol):
 
     def tensors(self, spec: ModelSpec) -> Iterable[Tensor]: ...
 
-    def forward(self, ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array: ...
+    def hidden(self, ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array: ...
 
 
 FAMILIES = cast(
@@ -95,15 +95,27 @@ class Model:
     ops: Ops
     weights: Weights
     family: Family
-    _run: Callable[[Step], Array] = field(init=False, repr=False)
+    _logits: Callable[[Step], Array] = field(init=False, repr=False)
+    _hidden: list[Callable[[Step], Array]] = field(init=False, repr=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        forward = partial(self.family.forward, self.ops, self.spec, self.weights)
-        object.__setattr__(self, "_run", self.ops.compile(forward))
+        object.__setattr__(self, "_logits", self.ops.compile(self._of_logits))
 
     def forward(self, plan: Plan, cache: object) -> Array:
         """Logits [R, vocabulary] of the positions that `plan` asks for, in its order."""
-        return self._run(lower(plan, cache))
+        return self._logits(lower(plan, cache))
+
+    def hidden(self, plan: Plan, cache: object) -> Array:
+        """What the logits would be read from: final, normed rows [R, d] of those positions."""
+        if not self._hidden:  # few models are asked for it: compiled when one is
+            self._hidden.append(self.ops.compile(self._of_hidden))
+        return self._hidden[0](lower(plan, cache))
+
+    def _of_logits(self, step: Step) -> Array:
+        return head(self.ops, self.spec, self.weights, self._of_hidden(step))
+
+    def _of_hidden(self, step: Step) -> Array:
+        return self.family.hidden(self.ops, self.spec, self.weights, step)
 
 
 def read_spec(checkpoint: Checkpoint, context: int | None = None) -> tuple[Family, ModelSpec]:

@@ -289,8 +289,8 @@ def zero_logits(model: Model) -> Model:
     """A model that answers nothing."""
 
     class Zeros:
-        def forward(self, ops: Any, spec: ModelSpec, weights: Weights, step: Any) -> Float32:
-            return np.zeros((len(step.logit_rows), spec.vocab_size), np.float32)
+        def hidden(self, ops: Any, spec: ModelSpec, weights: Weights, step: Any) -> Float32:
+            return np.zeros((len(step.logit_rows), spec.d_model), np.float32)
 
     return dataclasses.replace(model, family=Zeros())  # type: ignore[arg-type]
 
