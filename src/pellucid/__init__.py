@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from pellucid.core.outputs import (
         CompletionOutput,
+        EmbeddingOutput,
         Increment,
         RequestMetrics,
         RequestOutput,
@@ -46,6 +47,7 @@ _HOMES = {
     ),
     "pellucid.core.outputs": (
         "CompletionOutput",
+        "EmbeddingOutput",
         "Increment",
         "RequestMetrics",
         "RequestOutput",
@@ -62,6 +64,7 @@ __all__ = [
     "AsyncStream",
     "BadInput",
     "CompletionOutput",
+    "EmbeddingOutput",
     "FetchError",
     "FormatError",
     "Increment",

@@ -30,6 +30,14 @@ def logits(model: Model, tokens: tuple[int, ...], page_size: int = 16) -> Float3
     return np.array(model.ops.to_numpy(model.forward(plan, cache)))
 
 
+def hidden(model: Model, tokens: tuple[int, ...]) -> Float32:
+    """Every position's final, normed row, in one step."""
+    pages = tuple(range(-(-len(tokens) // 16)))
+    plan = Plan((Span(0, 0, tokens, pages, len(tokens)),), 16)
+    rows = model.hidden(plan, model.ops.new_cache(model.spec, len(pages), 16))
+    return np.array(model.ops.to_numpy(rows))
+
+
 def test_no_family_is_left_out() -> None:
     named = {name for family in FAMILIES for name in family.HF_ARCHITECTURES}
     assert set(CONFIGS) <= named
@@ -44,6 +52,18 @@ def test_float_weights_agree_with_the_reference(architecture: str) -> None:
     actual = logits(tiny_model(architecture, ops), tokens)
     # Two layers of sums of 64 to 96 products, each 2^-24 off, made larger by sharp attention.
     assert_close(actual, expected, 3e-5 * float(np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("architecture", CONFIGS)
+def test_hidden_rows_agree_with_the_reference(architecture: str) -> None:
+    tokens = tokens_of(50)
+    expected = hidden(tiny_model(architecture, ReferenceOps()), tokens)
+    assert expected.shape == (50, 64)
+    native = tiny_model(architecture, NativeOps(threads=2, kv_dtype="f32"))
+    scores = logits(native, tokens)
+    # One product less than the logits, and of their size at most where norms make them so.
+    assert_close(hidden(native, tokens), expected, 3e-5 * float(np.abs(expected).max()))
+    assert same_bits(logits(native, tokens), scores)  # the two programs share weights and no state
 
 
 @pytest.mark.parametrize("architecture", CONFIGS)

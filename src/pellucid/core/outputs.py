@@ -64,6 +64,16 @@ class RequestOutput:
 
 
 @dataclass(slots=True)
+class EmbeddingOutput:
+    """A text as a vector of the model's width."""
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: list[int]
+    embedding: list[float]
+
+
+@dataclass(slots=True)
 class Increment:
     """What one step added to answer `index`. Text may lag behind its tokens (half a character, or
     what may yet turn into a stop string, is held back); joined over an answer, the increments

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.core.errors import BadInput, PellucidError
-from pellucid.core.outputs import RequestOutput
+from pellucid.core.outputs import EmbeddingOutput, RequestOutput
 from pellucid.core.params import SamplingParams
 from pellucid.core.spec import ModelSpec
 from pellucid.engine.async_stream import Arrivals, AsyncStream
@@ -23,9 +23,9 @@ from pellucid.engine.engine import Engine
 from pellucid.engine.generation import Generation
 from pellucid.engine.llm import LLM
 from pellucid.engine.outbox import Line, Outbox
+from pellucid.engine.probe import Pooled, Probe, Scores
 from pellucid.engine.request import Request
 from pellucid.engine.runner import Runner
-from pellucid.engine.scoring import Scoring
 from pellucid.engine.stats import EngineStats
 from pellucid.hub import DEFAULT_MODEL
 from pellucid.text import Tokenizer
@@ -164,7 +164,24 @@ class AsyncLLM:
     async def logits(self, token_ids: Sequence[int]) -> NDArray[np.float32]:
         """As `LLM.logits`, beside whatever else runs."""
         checked = self._llm.front.inputs.token_ids(token_ids)
-        return await self._score(Scoring(checked, self.spec.vocab_size))
+        scores = Scores(checked, self.spec.vocab_size)
+        await self._probe(scores)
+        return scores.rows
+
+    async def embed(
+        self,
+        prompt: str | Mapping[str, Any] | Sequence[Any],
+        *,
+        pooling: str = "mean",
+        normalize: bool = True,
+        parse_special: bool = False,
+    ) -> EmbeddingOutput:
+        """The vector of one prompt, as `LLM.embed`."""
+        front = self._llm.front
+        text = front.inputs.text(prompt, parse_special)
+        probe = Pooled(text.token_ids, self.spec.d_model, pooling, normalize)
+        await self._probe(probe)
+        return EmbeddingOutput(front.next_id(), text.text, list(text.token_ids), probe.vector())
 
     def stats(self) -> EngineStats:
         """What runs, what waits, and what was done so far."""
@@ -197,19 +214,19 @@ class AsyncLLM:
         if self._runner.failure is not None:
             raise self._runner.failure
 
-    async def _score(self, scoring: Scoring) -> NDArray[np.float32]:
+    async def _probe(self, probe: Probe) -> None:
         self._check_open()
         ended = asyncio.Event()
         line = self._line(lambda _: ended.set())
-        line.cut = functools.partial(self._engine.stop_scoring, scoring)
-        scoring.on_end = functools.partial(line.send, None)
-        self._runner.post(functools.partial(_start_scoring, self._engine, scoring))
+        line.cut = functools.partial(self._engine.stop_probe, probe)
+        probe.on_end = functools.partial(line.send, None)
+        self._runner.post(functools.partial(_start_probe, self._engine, probe))
         try:
             await ended.wait()
         finally:
-            if not scoring.finished:
+            if not probe.finished:
                 self._runner.post(line.cut)
-        return scoring.result()
+        probe.check()
 
     def _line(self, receive: Any) -> Line:
         """A way from the engine's thread to a receiver in the running event loop."""
@@ -229,8 +246,8 @@ def _enlist(engine: Engine, generation: Generation) -> None:
         generation.fail(error)
 
 
-def _start_scoring(engine: Engine, scoring: Scoring) -> None:
+def _start_probe(engine: Engine, probe: Probe) -> None:
     try:
-        engine.start_scoring(scoring)
+        engine.start_probe(probe)
     except PellucidError as error:
-        scoring.fail(error)
+        probe.fail(error)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pellucid.core.outputs import Increment, RequestOutput
+from pellucid.core.outputs import EmbeddingOutput, Increment, RequestOutput
 from pellucid.core.params import SamplingParams
 from pellucid.engine.async_llm import AsyncLLM
 from pellucid.engine.conversation import PLAIN, Layout
@@ -93,6 +93,16 @@ class EngineClient(Protocol):
         """Ask for an answer. `prompt`: text, ids, a mapping with one of them, or a conversation
         laid out as `layout` says. Raises `PromptTooLong` or `BadInput` before anything runs."""
 
+    async def embed(
+        self,
+        prompt: Prompt,
+        *,
+        pooling: str = "mean",
+        normalize: bool = True,
+        parse_special: bool = False,
+    ) -> EmbeddingOutput:
+        """The vector of one prompt; several may be asked for at once. Raises as `stream`."""
+
     async def abort(self, request_id: str) -> None:
         """End a request; its stream ends with finish_reason "abort". None of that id: nothing."""
 
@@ -143,6 +153,18 @@ class LocalClient:
         )
         request = prepare() if _is_short(prompt) else await asyncio.to_thread(prepare)
         return self._llm.start(request)
+
+    async def embed(
+        self,
+        prompt: Prompt,
+        *,
+        pooling: str = "mean",
+        normalize: bool = True,
+        parse_special: bool = False,
+    ) -> EmbeddingOutput:
+        return await self._llm.embed(
+            prompt, pooling=pooling, normalize=normalize, parse_special=parse_special
+        )
 
     async def abort(self, request_id: str) -> None:
         self._llm.abort(request_id)

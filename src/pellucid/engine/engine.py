@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.outputs import Increment, TokenChoice
-from pellucid.core.plan import Plan, Span
+from pellucid.core.plan import Plan
 from pellucid.engine.answer import Answer
 from pellucid.engine.generation import Generation, Sink
+from pellucid.engine.probe import Probe, Scores
 from pellucid.engine.request import Request
-from pellucid.engine.scoring import Scoring
 from pellucid.engine.stats import EngineStats
 from pellucid.models.registry import Model
 from pellucid.sampling import Sampler
@@ -61,7 +61,7 @@ class Engine:
         self._cache = _new_cache(model, limits)
         self._sampler = sampler
         self._jobs: dict[int, _Job] = {}
-        self._scorings: dict[int, Scoring] = {}
+        self._probes: dict[int, Probe] = {}
         self._ids = itertools.count()
         self._stepping = False
         self._unwanted: list[Generation] = []
@@ -153,40 +153,48 @@ class Engine:
 
         Raises `PromptTooLong` for more tokens than the context holds.
         """
-        scoring = Scoring(token_ids, self.model.spec.vocab_size)
-        self.start_scoring(scoring)
-        try:
-            self.run_until(lambda: scoring.finished)
-        finally:
-            self.stop_scoring(scoring)
-        return scoring.result()
+        scores = Scores(token_ids, self.model.spec.vocab_size)
+        self.probe([scores])
+        return scores.rows
 
-    def start_scoring(self, scoring: Scoring) -> None:
-        """Queue a scoring. Raises `PromptTooLong` for more tokens than the context holds."""
+    def probe(self, probes: Tokens[Probe]) -> None:
+        """Run steps until each has all that it is to have. Raises as `logits`."""
+        try:
+            for probe in probes:
+                self.start_probe(probe)
+            for probe in probes:
+                self.run_until(lambda: probe.finished)  # noqa: B023 - called before the next
+                probe.check()
+        finally:
+            for probe in probes:
+                self.stop_probe(probe)
+
+    def start_probe(self, probe: Probe) -> None:
+        """Queue a probe. Raises `PromptTooLong` for more tokens than the context holds."""
         with self._lock:
             self._check_open()
-            sequence = Sequence(next(self._ids), scoring.token_ids, 0, all_logits=True)
+            sequence = Sequence(next(self._ids), probe.token_ids, 0, all_logits=probe.every)
             self.scheduler.add(sequence)
-            scoring.sequence = sequence
-            self._scorings[sequence.id] = scoring
+            probe.sequence = sequence
+            self._probes[sequence.id] = probe
 
-    def stop_scoring(self, scoring: Scoring) -> None:
+    def stop_probe(self, probe: Probe) -> None:
         """End it wherever it is."""
         with self._lock:
-            if scoring.sequence is not None:
-                self._scorings.pop(scoring.sequence.id, None)
-                self.scheduler.finish(scoring.sequence)
+            if probe.sequence is not None:
+                self._probes.pop(probe.sequence.id, None)
+                self.scheduler.finish(probe.sequence)
 
     def fail_all(self, error: PellucidError) -> None:
-        """End every request and every scoring with `error`."""
+        """End every request and every probe with `error`."""
         with self._lock:
             for job in list(self._jobs.values()):
                 if job.sequence.id in self._jobs:  # not ended beside a sibling
                     job.generation.fail(error)
                     self._end(job.generation)
-            for scoring in list(self._scorings.values()):
-                self.stop_scoring(scoring)
-                scoring.fail(error)
+            for probe in list(self._probes.values()):
+                self.stop_probe(probe)
+                probe.fail(error)
 
     def close(self, error: PellucidError) -> None:
         """End everything with `error`, and refuse with it whatever comes later."""
@@ -200,7 +208,10 @@ class Engine:
 
     def _run(self, plan: Plan) -> None:
         self._mark_started(plan)
-        choices = self._choose(plan, self._forward(plan))
+        scored, hidden = self._apart(plan)
+        if hidden.spans:
+            self._keep(hidden, self._hidden(hidden))
+        choices = self._choose(scored, self._forward(scored)) if scored.spans else {}
         tokens = {sequence: (choice.token_id,) for sequence, choice in choices.items()}
         try:
             self.scheduler.apply(plan, tokens)
@@ -226,20 +237,35 @@ class Engine:
             if span.sequence in self._jobs:
                 self._jobs[span.sequence].generation.mark_started(now)
 
+    def _apart(self, plan: Plan) -> tuple[Plan, Plan]:
+        """What gives logits, and what gives hidden rows: a forward pass each."""
+        hidden = {id for id, probe in self._probes.items() if probe.hidden}
+        if not hidden:
+            return plan, Plan((), plan.page_size)
+        parts = [
+            tuple(span for span in plan.spans if (span.sequence in hidden) == wanted)
+            for wanted in (False, True)
+        ]
+        return Plan(parts[0], plan.page_size), Plan(parts[1], plan.page_size)
+
     def _forward(self, plan: Plan) -> Float32:
         with np.errstate(all="ignore"):  # scores that are not numbers are refused by the sampler
             return self.model.ops.to_numpy(self.model.forward(plan, self._cache))
 
+    def _hidden(self, plan: Plan) -> Float32:
+        with np.errstate(all="ignore"):
+            return self.model.ops.to_numpy(self.model.hidden(plan, self._cache))
+
     def _choose(self, plan: Plan, logits: Float32) -> dict[int, TokenChoice]:
         """A choice for each sequence that has its logits, sequence id to choice."""
+        if self._probes:
+            self._keep(plan, logits)
         waiting: list[int] = []
         rows: list[int] = []  # of the waiting sequences' last logits
         row = 0
         for span in plan.spans:
             row += span.n_logits
-            if span.sequence in self._scorings:
-                self._keep(span, logits[row - span.n_logits : row])
-            elif span.n_logits and span.sequence in self._jobs:
+            if span.n_logits and span.sequence in self._jobs:
                 waiting.append(span.sequence)
                 rows.append(row - 1)
         draws = [self._jobs[sequence].answer.draw() for sequence in waiting]
@@ -257,11 +283,16 @@ class Engine:
                 choices[sequence] = choice
         return choices
 
-    def _keep(self, span: Span, rows: Float32) -> None:
-        scoring = self._scorings[span.sequence]
-        scoring.keep(span.start, rows)
-        if scoring.finished:
-            self.stop_scoring(scoring)
+    def _keep(self, plan: Plan, rows: Float32) -> None:
+        """Give the probes in `plan` their rows."""
+        row = 0
+        for span in plan.spans:
+            row += span.n_logits
+            probe = self._probes.get(span.sequence)
+            if probe is not None:
+                probe.keep(span.end, rows[row - span.n_logits : row])
+                if probe.finished:
+                    self.stop_probe(probe)
 
     def _deliver(self, choices: dict[int, TokenChoice]) -> None:
         now = time.monotonic()

@@ -65,6 +65,10 @@ class Frontend:
         _refuse_unread(layout != PLAIN, "tools and the template's arguments", "messages")
         return self.inputs.prompt(given, parse_special)
 
+    def next_id(self) -> str:
+        """A number that no request has."""
+        return str(next(self._numbers))
+
     def request(
         self,
         prompt: Prompt,

@@ -32,11 +32,7 @@ class Inputs:
 
     def prompts(self, given: Any, parse_special: bool) -> list[Prompt]:
         """One prompt or a list of them. Raises `BadInput` naming the one that is wrong."""
-        if isinstance(given, str | Mapping) or _is_ids(given):
-            return [self.prompt(given, parse_special)]
-        if not isinstance(given, Sequence):
-            raise BadInput(f"{_FORMS}; not {type(given).__name__}")
-        return [self.prompt(item, parse_special) for item in given]
+        return [self.prompt(one, parse_special) for one in _one_each(given)]
 
     def prompt(self, given: Any, parse_special: bool) -> Prompt:
         """One prompt, in any of the accepted forms.
@@ -44,6 +40,17 @@ class Inputs:
         Raises `BadInput` for another form, an empty prompt or an id out of range, and
         `PromptTooLong` when no room for an answer is left.
         """
+        prompt = self.text(given, parse_special)
+        if len(prompt.token_ids) >= self._max_model_len:
+            raise PromptTooLong(len(prompt.token_ids), self._max_model_len)
+        return prompt
+
+    def texts(self, given: Any, parse_special: bool) -> list[Prompt]:
+        """One text or a list of them, nothing to come after. Raises as `text`."""
+        return [self.text(one, parse_special) for one in _one_each(given)]
+
+    def text(self, given: Any, parse_special: bool) -> Prompt:
+        """A prompt that nothing need come after. Raises as `prompt`, the context's length aside."""
         ids, text = given, None
         if isinstance(given, Mapping):
             ids = _only_value(given)
@@ -52,10 +59,7 @@ class Inputs:
         if isinstance(ids, str):
             text = ids
             ids = self._tokenizer.encode(text, parse_special=parse_special)
-        token_ids = self.token_ids(ids)
-        if len(token_ids) >= self._max_model_len:
-            raise PromptTooLong(len(token_ids), self._max_model_len)
-        return Prompt(token_ids, text)
+        return Prompt(self.token_ids(ids), text)
 
     def token_ids(self, ids: Any) -> tuple[int, ...]:
         """Ids that the model has a row for, at least one. Raises `BadInput` naming a wrong one."""
@@ -117,6 +121,15 @@ def pair_params(
             f"{len(given)} sampling_params for {n_prompts} prompts: give one, or one for each"
         )
     return list(given)
+
+
+def _one_each(given: Any) -> Sequence[Any]:
+    """The prompts in what may be one or many."""
+    if isinstance(given, str | Mapping) or _is_ids(given):
+        return [given]
+    if not isinstance(given, Sequence):
+        raise BadInput(f"{_FORMS}; not {type(given).__name__}")
+    return given
 
 
 def _is_ids(given: Any) -> bool:

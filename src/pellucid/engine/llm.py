@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.core.errors import BadInput
-from pellucid.core.outputs import RequestOutput
+from pellucid.core.outputs import EmbeddingOutput, RequestOutput
 from pellucid.core.params import SamplingParams
 from pellucid.core.spec import ModelSpec
 from pellucid.engine.conversation import Layout, Message
@@ -22,6 +22,7 @@ from pellucid.engine.gathered import Gathered
 from pellucid.engine.generation import Generation
 from pellucid.engine.inputs import Prompt, pair_params
 from pellucid.engine.loading import load, tokens_of
+from pellucid.engine.probe import Pooled
 from pellucid.engine.sizing import Asked
 from pellucid.engine.stream import Stream
 from pellucid.hub import DEFAULT_MODEL, Progress, SilentProgress, resolve
@@ -171,6 +172,29 @@ class LLM:
         checked = self.front.prompt(prompt, layout, parse_special)
         request = self.front.request(checked, sampling_params)
         return Stream(self.engine, request)
+
+    def embed(
+        self,
+        prompts: str | Mapping[str, Any] | Sequence[Any],
+        *,
+        pooling: str = "mean",
+        normalize: bool = True,
+        parse_special: bool = False,
+    ) -> list[EmbeddingOutput]:
+        """A vector for one prompt or each of many, of the model's width.
+
+        It is the "mean" of the final, normed hidden states of a prompt's positions, or the "last"
+        one; of length 1 if `normalize`. Raises `PromptTooLong` or `BadInput` before anything is
+        computed.
+        """
+        texts = self.front.inputs.texts(prompts, parse_special)
+        width = self.spec.d_model
+        probes = [Pooled(text.token_ids, width, pooling, normalize) for text in texts]
+        self.engine.probe(probes)
+        return [
+            EmbeddingOutput(self.front.next_id(), text.text, list(text.token_ids), probe.vector())
+            for text, probe in zip(texts, probes, strict=True)
+        ]
 
     def logits(self, token_ids: Sequence[int]) -> NDArray[np.float32]:
         """The model's scores at every position, float32 [len(token_ids), vocabulary].

@@ -103,6 +103,20 @@ def test_logits_agree_with_transformers(llm: LLM, text: list[int], truth: Float3
     )
 
 
+def test_embeddings_agree_with_transformers(llm: LLM, judge: Any, text: list[int]) -> None:
+    import torch
+
+    with torch.no_grad():
+        states = judge.model(torch.tensor([text])).last_hidden_state[0].double().numpy()
+    allowed = relative_tolerance(llm.engine.model)
+    for pooling, truth in ("mean", states.mean(axis=0)), ("last", states[-1]):
+        [output] = llm.embed([text], pooling=pooling, normalize=False)
+        off = distance(np.array([output.embedding]), truth[None])
+        assert off <= allowed, f"{pooling}: off by {off:.3g}, float32 explains {allowed:.3g}"
+        [unit] = llm.embed([text], pooling=pooling)
+        assert np.allclose(unit.embedding, truth / np.linalg.norm(truth), atol=allowed)
+
+
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
