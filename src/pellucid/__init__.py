@@ -32,7 +32,10 @@ if TYPE_CHECKING:
         TokenLogprob,
     )
     from pellucid.core.params import SamplingParams
-    from pellucid.engine import LLM, AsyncLLM, AsyncStream, Stream
+    from pellucid.engine.async_llm import AsyncLLM
+    from pellucid.engine.async_stream import AsyncStream
+    from pellucid.engine.llm import LLM
+    from pellucid.engine.stream import Stream
 
 __version__ = "0.1.0"
 
@@ -54,7 +57,10 @@ _HOMES = {
         "TokenLogprob",
     ),
     "pellucid.core.params": ("SamplingParams",),
-    "pellucid.engine": ("LLM", "AsyncLLM", "AsyncStream", "Stream"),
+    "pellucid.engine.async_llm": ("AsyncLLM",),
+    "pellucid.engine.async_stream": ("AsyncStream",),
+    "pellucid.engine.llm": ("LLM",),
+    "pellucid.engine.stream": ("Stream",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

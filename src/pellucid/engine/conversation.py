@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pellucid.core.errors import BadInput
-from pellucid.text import ChatTemplate, ChatTemplates, Tokenizer, encode_chat
+from pellucid.text import ChatTemplates, Tokenizer
+
+if TYPE_CHECKING:
+    from pellucid.text import ChatTemplate
 
 Message = Mapping[str, Any]
 
@@ -47,6 +50,8 @@ class Conversations:
     def token_ids(self, messages: Sequence[Message], layout: Layout) -> list[int]:
         """Ids of a conversation. Raises `BadInput` as `pellucid.text.encode_chat` does, and when
         the model has no template."""
+        from pellucid.text import encode_chat  # brings Jinja2, which a plain prompt never needs
+
         given = dict(layout.chat_template_kwargs or {})
         for name in given:
             if not isinstance(name, str) or name in _TAKEN:

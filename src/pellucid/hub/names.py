@@ -13,7 +13,6 @@ A path that exists wins over everything else.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from dataclasses import dataclass
@@ -105,8 +104,10 @@ def _looks_like_path(name: str) -> bool:
 
 
 def _suggestion(name: str) -> str:
+    import difflib
+
     close = difflib.get_close_matches(name.lower(), CATALOGUE, n=1)
     meant = f"did you mean {close[0]}? " if close else ""
     return (
-        f"{meant}Give a path that exists, a hub id (OWNER/NAME), or one of {', '.join(CATALOGUE)}"
+        f"{meant}give a path that exists, a hub id (OWNER/NAME), or one of {', '.join(CATALOGUE)}"
     )

