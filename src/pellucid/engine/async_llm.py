@@ -20,7 +20,9 @@ from pellucid.core.spec import ModelSpec
 from pellucid.engine.async_stream import Arrivals, AsyncStream
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.engine import Engine
+from pellucid.engine.frontend import salt_of
 from pellucid.engine.generation import Generation
+from pellucid.engine.likelihoods import Entries
 from pellucid.engine.llm import LLM
 from pellucid.engine.outbox import Line, Outbox
 from pellucid.engine.probe import Pooled, Probe, Scores
@@ -69,6 +71,10 @@ class AsyncLLM:
         """Whether conversations are possible."""
         return self._llm.has_chat_template
 
+    def chat_template(self, *, with_tools: bool) -> str | None:
+        """The source of the model's chat template, None if it has none."""
+        return self._llm.front.conversations.source(with_tools)
+
     def get_default_sampling_params(self) -> SamplingParams:
         """As `LLM.get_default_sampling_params`."""
         return self._llm.get_default_sampling_params()
@@ -79,6 +85,8 @@ class AsyncLLM:
         sampling_params: SamplingParams | None = None,
         *,
         request_id: str | None = None,
+        priority: int = 0,
+        cache_salt: str | bytes | None = None,
         parse_special: bool = False,
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
@@ -88,8 +96,9 @@ class AsyncLLM:
         """One answer as it comes: an asynchronous iterator of `Increment`s.
 
         `prompt` is what `LLM.stream` takes: a prompt in any form, or a conversation. `request_id`
-        names the request for `abort`; None is a number. Raises `PromptTooLong` or `BadInput` at
-        once. Text becomes tokens in the calling thread: see `prepare` for long ones.
+        names the request for `abort`; None is a number. `priority`: lower runs first. `cache_salt`:
+        only requests of the same salt share cached prefixes. Raises `PromptTooLong` or `BadInput`
+        at once. Text becomes tokens in the calling thread: see `prepare` for long ones.
         """
         layout = Layout(tools, add_generation_prompt, continue_final_message, chat_template_kwargs)
         return self.start(
@@ -99,6 +108,8 @@ class AsyncLLM:
                 layout,
                 parse_special=parse_special,
                 request_id=request_id,
+                priority=priority,
+                cache_salt=cache_salt,
             )
         )
 
@@ -110,11 +121,19 @@ class AsyncLLM:
         *,
         parse_special: bool = False,
         request_id: str | None = None,
+        priority: int = 0,
+        cache_salt: str | bytes | None = None,
     ) -> Request:
         """What `stream` asks of the engine, checked, for `start`. May be called in any thread."""
         front = self._llm.front
         checked = front.prompt(prompt, layout, parse_special)
-        return front.request(checked, sampling_params, request_id=request_id)
+        return front.request(
+            checked,
+            sampling_params,
+            request_id=request_id,
+            priority=priority,
+            cache_salt=cache_salt,
+        )
 
     def chat_token_ids(
         self, messages: Sequence[Mapping[str, Any]], layout: Layout = PLAIN
@@ -167,6 +186,21 @@ class AsyncLLM:
         scores = Scores(checked, self.spec.vocab_size)
         await self._probe(scores)
         return scores.rows
+
+    async def prompt_logprobs(
+        self,
+        token_ids: Sequence[int],
+        count: int = 0,
+        *,
+        cache_salt: str | bytes | None = None,
+    ) -> list[Entries | None]:
+        """How likely the model finds each token of a prompt, beside the `count` likeliest in its
+        place: entries by id, the token's own first; None for the first token. Raises `BadInput` as
+        `logits`."""
+        checked = self._llm.front.inputs.token_ids(token_ids)
+        probe = self._engine.likelihoods(checked, count, salt_of(cache_salt))
+        await self._probe(probe)
+        return probe.entries()
 
     async def embed(
         self,

@@ -18,6 +18,7 @@ from pellucid.core.outputs import EmbeddingOutput, Increment, RequestOutput
 from pellucid.core.params import SamplingParams
 from pellucid.engine.async_llm import AsyncLLM
 from pellucid.engine.conversation import PLAIN, Layout
+from pellucid.engine.likelihoods import Entries
 from pellucid.engine.stats import EngineStats
 from pellucid.text import Tokenizer
 
@@ -39,6 +40,9 @@ class ModelInfo:
     vocab_size: int
     embedding_size: int
     has_chat_template: bool
+    chat_template: str | None
+    """The template's source; `tool_template` that of conversations with tools."""
+    tool_template: str | None
     default_params: SamplingParams
 
 
@@ -88,10 +92,18 @@ class EngineClient(Protocol):
         layout: Layout = PLAIN,
         *,
         request_id: str | None = None,
+        priority: int = 0,
+        cache_salt: str | bytes | None = None,
         parse_special: bool = False,
     ) -> AnswerStream:
         """Ask for an answer. `prompt`: text, ids, a mapping with one of them, or a conversation
         laid out as `layout` says. Raises `PromptTooLong` or `BadInput` before anything runs."""
+
+    async def prompt_logprobs(
+        self, token_ids: Sequence[int], count: int = 0, *, cache_salt: str | bytes | None = None
+    ) -> list[Entries | None]:
+        """For each token of a prompt its log-probability and those of the `count` likeliest, by id;
+        None for the first. Raises as `stream`."""
 
     async def embed(
         self,
@@ -128,6 +140,8 @@ class LocalClient:
             vocab_size=llm.spec.vocab_size,
             embedding_size=llm.spec.d_model,
             has_chat_template=llm.has_chat_template,
+            chat_template=llm.chat_template(with_tools=False),
+            tool_template=llm.chat_template(with_tools=True),
             default_params=llm.get_default_sampling_params(),
         )
 
@@ -141,6 +155,8 @@ class LocalClient:
         layout: Layout = PLAIN,
         *,
         request_id: str | None = None,
+        priority: int = 0,
+        cache_salt: str | bytes | None = None,
         parse_special: bool = False,
     ) -> AnswerStream:
         prepare = functools.partial(
@@ -150,9 +166,16 @@ class LocalClient:
             layout,
             parse_special=parse_special,
             request_id=request_id,
+            priority=priority,
+            cache_salt=cache_salt,
         )
         request = prepare() if _is_short(prompt) else await asyncio.to_thread(prepare)
         return self._llm.start(request)
+
+    async def prompt_logprobs(
+        self, token_ids: Sequence[int], count: int = 0, *, cache_salt: str | bytes | None = None
+    ) -> list[Entries | None]:
+        return await self._llm.prompt_logprobs(token_ids, count, cache_salt=cache_salt)
 
     async def embed(
         self,

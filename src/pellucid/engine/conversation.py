@@ -47,6 +47,10 @@ class Conversations:
         """True if the model has a chat template."""
         return bool(self._templates)
 
+    def source(self, with_tools: bool) -> str | None:
+        """The template's source, None if the model has none."""
+        return self._compiled(with_tools).source if self.possible else None
+
     def token_ids(self, messages: Sequence[Message], layout: Layout) -> list[int]:
         """Ids of a conversation. Raises `BadInput` as `pellucid.text.encode_chat` does, and when
         the model has no template."""

@@ -29,6 +29,7 @@ from pellucid.core.outputs import Increment, TokenChoice
 from pellucid.core.plan import Plan
 from pellucid.engine.answer import Answer
 from pellucid.engine.generation import Generation, Sink
+from pellucid.engine.likelihoods import Likelihoods
 from pellucid.engine.probe import Probe, Scores
 from pellucid.engine.request import Request
 from pellucid.engine.stats import EngineStats
@@ -90,7 +91,11 @@ class Engine:
             try:
                 for answer in generation.answers:
                     sequence = Sequence(
-                        next(self._ids), request.prompt_token_ids, request.max_tokens
+                        next(self._ids),
+                        request.prompt_token_ids,
+                        request.max_tokens,
+                        priority=request.priority,
+                        salt=request.salt,
                     )
                     self.scheduler.add(sequence)
                     generation.sequences.append(sequence)
@@ -157,6 +162,10 @@ class Engine:
         self.probe([scores])
         return scores.rows
 
+    def likelihoods(self, token_ids: Tokens[int], count: int, salt: bytes) -> Likelihoods:
+        """A probe for how likely each token of a prompt is."""
+        return Likelihoods(token_ids, count, self._sampler.not_tokens, salt)
+
     def probe(self, probes: Tokens[Probe]) -> None:
         """Run steps until each has all that it is to have. Raises as `logits`."""
         try:
@@ -173,7 +182,9 @@ class Engine:
         """Queue a probe. Raises `PromptTooLong` for more tokens than the context holds."""
         with self._lock:
             self._check_open()
-            sequence = Sequence(next(self._ids), probe.token_ids, 0, all_logits=probe.every)
+            sequence = Sequence(
+                next(self._ids), probe.token_ids, 0, all_logits=probe.every, salt=probe.salt
+            )
             self.scheduler.add(sequence)
             probe.sequence = sequence
             self._probes[sequence.id] = probe

@@ -75,8 +75,12 @@ class Frontend:
         params: SamplingParams | None = None,
         *,
         request_id: str | None = None,
+        priority: int = 0,
+        cache_salt: str | bytes | None = None,
     ) -> Request:
         """A request for `prompt`; `params` None are the model's, `request_id` None its number.
+        `priority`: lower runs first. `cache_salt`: only requests of the same salt share cached
+        prefixes.
 
         Raises `BadInput` naming a parameter that this model cannot honour.
         """
@@ -86,7 +90,31 @@ class Frontend:
         seed = sample_seed(self._seed, number + 1) if params.seed is None else params.seed
         room = self.inputs.room(prompt, params.max_tokens)
         name = str(number) if request_id is None else request_id
-        return Request(name, prompt.token_ids, params, seed, room, prompt.text)
+        return Request(
+            name,
+            prompt.token_ids,
+            params,
+            seed,
+            room,
+            prompt.text,
+            _priority(priority),
+            salt_of(cache_salt),
+        )
+
+
+def _priority(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadInput(f"priority must be a whole number, not {value!r}")
+    return value
+
+
+def salt_of(value: Any) -> bytes:
+    """A salt as the scheduler takes it. Raises `BadInput`."""
+    if value is None:
+        return b""
+    if not isinstance(value, str | bytes):
+        raise BadInput(f"cache_salt must be a string or bytes, not {value!r}")
+    return value.encode() if isinstance(value, str) else value
 
 
 def _refuse_unread(given: bool, what: str, use: str) -> None:

@@ -21,11 +21,15 @@ class Probe(ABC):
     """Takes the rows of `token_ids`' positions, step by step: all of them if `every`, else the
     last.
 
-    `hidden`: the rows that logits are read from, else the logits. `on_end` is called, in the thread
+    `hidden`: the rows that logits are read from, else the logits. `salt`: probes and requests of
+    different salts share no pages. `on_end` is called, in the thread
     that runs the engine, when the last row is there or when it is certain that it will not come.
     """
 
-    def __init__(self, token_ids: Tokens[int], *, hidden: bool, every: bool) -> None:
+    def __init__(
+        self, token_ids: Tokens[int], *, hidden: bool, every: bool, salt: bytes = b""
+    ) -> None:
+        self.salt = salt
         self.token_ids = token_ids
         self.hidden = hidden
         self.every = every

@@ -13,7 +13,8 @@ class Request:
 
     `params` belong to the request alone. `seed` is the caller's, or one drawn for this request.
     `max_tokens` is what each answer may have: `params.max_tokens`, or less where the context
-    ends before. `prompt` is the text it came from, if it came from one.
+    ends before. `priority`: lower runs first. `salt`: requests of different salts share no cached
+    prefixes. `prompt` is the text it came from, if it came from one.
     """
 
     id: str
@@ -22,3 +23,5 @@ class Request:
     seed: int
     max_tokens: int
     prompt: str | None = None
+    priority: int = 0
+    salt: bytes = b""
