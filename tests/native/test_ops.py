@@ -236,6 +236,24 @@ def expert_weights(type: TensorType) -> dict:
     return weights | {"router": tensor("router", rng.standard_normal((6, 64)))}
 
 
+@pytest.mark.parametrize("type", [TensorType.Q8_0, TensorType.IQ4_NL])
+def test_experts_stored_one_by_one_are_the_same(type: TensorType) -> None:
+    x, weights = random_rows(5, 64), expert_weights(TensorType.F32)
+    rng = np.random.default_rng(9)
+    apart = dict(weights)
+    for name in ("gate", "up", "down"):
+        shape = weights[name].shape
+        raw = rng.integers(0, 30, byte_count(type, shape), np.uint8)  # d stays small and finite
+        weights[name] = HostTensor(name, shape, type, raw)
+        parts = tuple(np.split(raw, shape[0]))
+        apart[name] = HostTensor(name, shape, type, np.empty(0, np.uint8), None, parts)
+        assert apart[name].nbytes == weights[name].nbytes
+    for ops in NativeOps(threads=2), ReferenceOps():
+        together = run_on(ops, experts, x, weights)
+        assert np.isfinite(together).all() and together.any()
+        np.testing.assert_array_equal(run_on(ops, experts, x, apart), together)
+
+
 def test_experts() -> None:
     x, weights = random_rows(33, 64), expert_weights(TensorType.F32)
     expected = run_on(ReferenceOps(), experts, x, weights)

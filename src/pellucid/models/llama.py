@@ -19,7 +19,7 @@ from pellucid.models.fields import Fields, vocabulary
 from pellucid.models.names import bias, ends, expert_names, layers
 from pellucid.models.parts import attention, embed, feed_forward
 from pellucid.models.rope import rope_from_config, rope_from_gguf
-from pellucid.models.weights import Tensor, Weights
+from pellucid.models.weights import Rows, Tensor, Weights
 from pellucid.ops.step import Step
 from pellucid.ops.vocabulary import Array, Ops
 
@@ -156,6 +156,8 @@ def model_from_gguf(
     # Set by converters of Meta's own files; the order of the tensors that it names is the usual.
     fields.only("tensor_data_layout", "Meta AI original pth")
     parts = {"qkv_bias": "attn_q", "output_bias": "attn_output", "mlp_bias": "ffn_down"}
+    biases = {key: f"blk.0.{part}.bias" in checkpoint.tensors for key, part in parts.items()}
+    biases["qkv_bias"] |= "blk.0.attn_qkv.bias" in checkpoint.tensors
     return ModelSpec(
         family=family,
         d_model=fields.whole("embedding_length"),
@@ -164,7 +166,7 @@ def model_from_gguf(
         norm_eps=fields.positive("attention.layer_norm_rms_epsilon"),
         layers=stack,
         tied_head="output.weight" not in checkpoint.tensors,
-        extra={key: f"blk.0.{part}.bias" in checkpoint.tensors for key, part in parts.items()},
+        extra={**biases},
     )
 
 
@@ -176,10 +178,15 @@ def attention_names(spec: ModelSpec, layer: LayerSpec) -> Iterator[Tensor]:
         layer.n_kv_heads * layer.head_dim,
     )
     yield Tensor("attn_norm.weight", (d,), "input_layernorm.weight")
-    for part, rows in ("q", q_dim), ("k", kv_dim), ("v", kv_dim):
+    total, first = q_dim + 2 * kv_dim, 0
+    for part, n in ("q", q_dim), ("k", kv_dim), ("v", kv_dim):
         hf = f"self_attn.{part}_proj"
-        yield Tensor(f"attn_{part}.weight", (rows, d), f"{hf}.weight")
-        yield from bias(spec, "qkv_bias", f"attn_{part}", rows, hf)
+        fused = Rows("attn_qkv.weight", first, total)
+        yield Tensor(f"attn_{part}.weight", (n, d), f"{hf}.weight", rows=fused)
+        yield from bias(
+            spec, "qkv_bias", f"attn_{part}", n, hf, fused._replace(whole="attn_qkv.bias")
+        )
+        first += n
     yield Tensor("attn_output.weight", (d, q_dim), "self_attn.o_proj.weight")
     yield from bias(spec, "output_bias", "attn_output", d, "self_attn.o_proj")
 

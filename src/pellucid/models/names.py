@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from pellucid.core.spec import LayerSpec, ModelSpec
-from pellucid.models.weights import Tensor
+from pellucid.models.weights import Rows, Tensor
 
 
 def ends(spec: ModelSpec) -> Iterator[Tensor]:
@@ -18,10 +18,13 @@ def ends(spec: ModelSpec) -> Iterator[Tensor]:
         yield Tensor("output.weight", vocabulary, "lm_head.weight")
 
 
-def bias(spec: ModelSpec, which: str, name: str, rows: int, hf: str) -> Iterator[Tensor]:
+def bias(
+    spec: ModelSpec, which: str, name: str, n: int, hf: str, rows: Rows | None = None
+) -> Iterator[Tensor]:
     """A product's bias: there or not as `spec.extra[which]` says, or else as the file has it."""
     if spec.extra.get(which, True):
-        yield Tensor(f"{name}.bias", (rows,), f"{hf}.bias", optional=which not in spec.extra)
+        optional = which not in spec.extra
+        yield Tensor(f"{name}.bias", (n,), f"{hf}.bias", optional=optional, rows=rows)
 
 
 def expert_names(
@@ -51,6 +54,7 @@ def layers(
                 name=f"blk.{index}.{tensor.name}",
                 hf=f"{hf_prefix}{index}.{tensor.hf}",
                 stacked=tuple(f"{hf_prefix}{index}.{part}" for part in tensor.stacked),
+                rows=tensor.rows and tensor.rows._replace(whole=f"blk.{index}.{tensor.rows.whole}"),
             )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,14 @@ _PREFIXES = (
 )
 
 
+class Rows(NamedTuple):
+    """The rows [first, first + n) of a tensor `whole` that has `total`."""
+
+    whole: str
+    first: int
+    total: int
+
+
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """One weight of a family.
@@ -38,7 +47,8 @@ class Tensor:
     `name` and `shape` as in GGUF (rows first). `hf` is its name in a Hugging Face checkpoint;
     where that stores it in another form, `convert` turns the stored array, which has `hf_shape`,
     into ours. Matrices stored one by one under the names in `stacked` are put together along a
-    new first axis. An optional one may be missing.
+    new first axis. Some GGUF files hold it as the `rows` of a larger tensor. An optional one may be
+    missing.
     """
 
     name: str
@@ -48,6 +58,7 @@ class Tensor:
     convert: Callable[[Float32], Float32] | None = None
     hf_shape: tuple[int, ...] | None = None
     stacked: tuple[str, ...] = ()
+    rows: Rows | None = None
 
 
 class Weights:
@@ -117,16 +128,31 @@ def _host_tensors(
             raise FormatError(checkpoint.path, f"tensor {missing[0]}", "is missing")
         used.update(stored)
         infos = [checkpoint.tensors[name] for name in stored]
-        if checkpoint.kind != "gguf" and tensor.stacked:
+        if tensor.stacked and stored != [tensor.name]:
             yield _stacked(checkpoint, tensor, infos)
+        elif tensor.rows is not None and stored == [tensor.rows.whole]:
+            yield _some_rows(checkpoint, tensor, tensor.rows, infos[0])
         else:
             yield _host_tensor(checkpoint, tensor, infos[0])
 
 
 def _stored_names(checkpoint: Checkpoint, tensor: Tensor) -> list[str]:
     if checkpoint.kind == "gguf":
-        return [tensor.name]
+        return _gguf_names(checkpoint, tensor)
     return [_hf_name(checkpoint, name) for name in tensor.stacked or (tensor.hf,)]
+
+
+def _gguf_names(checkpoint: Checkpoint, tensor: Tensor) -> list[str]:
+    """The tensor's own name, or what other generations of converters put in its place: experts one
+    by one (until 2024), or Q, K and V in one tensor."""
+    if tensor.name not in checkpoint.tensors:
+        first, last = tensor.name.split("_exps") if tensor.stacked else ("", "")
+        experts = [f"{first}.{e}{last}" for e in range(len(tensor.stacked))]
+        if experts and experts[0] in checkpoint.tensors:
+            return experts
+        if tensor.rows is not None and tensor.rows.whole in checkpoint.tensors:
+            return [tensor.rows.whole]
+    return [tensor.name]
 
 
 def _hf_name(checkpoint: Checkpoint, name: str) -> str:
@@ -152,17 +178,30 @@ def _host_tensor(checkpoint: Checkpoint, tensor: Tensor, info: TensorInfo) -> Ho
     return HostTensor(tensor.name, tensor.shape, TensorType.F32, data)
 
 
+def _some_rows(checkpoint: Checkpoint, tensor: Tensor, rows: Rows, info: TensorInfo) -> HostTensor:
+    _check_shape(checkpoint, info, (rows.total, *tensor.shape[1:]))
+    row_bytes = info.nbytes // rows.total
+    first, last = rows.first, rows.first + tensor.shape[0]
+    data = checkpoint.raw(info.name)[first * row_bytes : last * row_bytes]
+    release = partial(checkpoint.release, info.name)
+    return HostTensor(tensor.name, tensor.shape, info.type, data, release)
+
+
 def _stacked(checkpoint: Checkpoint, tensor: Tensor, infos: list[TensorInfo]) -> HostTensor:
-    """Matrices of one type, one after the other."""
+    """Matrices of one type, each where it lies."""
     for info in infos:
         _check_shape(checkpoint, info, tensor.shape[1:])
         if info.type != infos[0].type:
             problem = f"is of type {info.type.name}, and {infos[0].name} of {infos[0].type.name}"
             raise FormatError(checkpoint.path, f"tensor {info.name}", problem)
-    data = np.concatenate([checkpoint.raw(info.name) for info in infos])
-    for info in infos:
-        checkpoint.release(info.name)
-    return HostTensor(tensor.name, tensor.shape, infos[0].type, data)
+
+    def release() -> None:
+        for info in infos:
+            checkpoint.release(info.name)
+
+    parts = tuple(checkpoint.raw(info.name) for info in infos)
+    none = np.empty(0, np.uint8)
+    return HostTensor(tensor.name, tensor.shape, infos[0].type, none, release, parts)
 
 
 def _check_shape(checkpoint: Checkpoint, info: TensorInfo, expected: tuple[int, ...]) -> None:

@@ -33,7 +33,8 @@ class HostTensor:
 
     `shape` is in NumPy order: a linear layer's weight is (out_features, in_features). `release`
     gives the memory of a mapped file's pages back once a backend has its own form of them; they
-    are loaded again when next touched.
+    are loaded again when next touched. Where a file holds the matrices of a stack one by one,
+    `parts` has the bytes of each in order, and `data` none.
     """
 
     name: str
@@ -41,6 +42,12 @@ class HostTensor:
     type: TensorType
     data: NDArray[np.uint8]
     release: Callable[[], None] | None = None
+    parts: tuple[NDArray[np.uint8], ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes as stored."""
+        return self.data.nbytes + sum(part.nbytes for part in self.parts)
 
 
 class Ops(ABC):

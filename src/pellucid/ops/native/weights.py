@@ -59,7 +59,7 @@ class NativeWeight:
     @property
     def nbytes(self) -> int:
         """Bytes of the tensor as its file stores it."""
-        return self._host.data.nbytes
+        return self._host.nbytes
 
     @property
     def wants_int8(self) -> bool:
@@ -106,10 +106,9 @@ class NativeWeight:
         size = byte_count(type, (out, features))
         # Only the file's own bytes can be given back.
         mapped = self.packs_as_stored and self._host.release is not None
-        return [
-            (int(type), data[at : at + size], out, features, mapped)
-            for at in range(0, len(data), size)
-        ]
+        whole = (data[at : at + size] for at in range(0, len(data), size))
+        parts = self._host.parts if self.packs_as_stored else ()
+        return [(int(type), part, out, features, mapped) for part in (*parts, *whole)]
 
     def _keep(self, packed: list[Any]) -> None:
         self._packed = packed
@@ -122,7 +121,8 @@ class NativeWeight:
         host = self._host
         if host.type in NATIVE_TYPES:
             return host.type, host.data
-        values = dequantize(host.data, host.type, host.shape)
+        data = np.concatenate(host.parts) if host.parts else host.data
+        values = dequantize(data, host.type, host.shape)
         fits = not values.size or float(np.abs(values).max()) <= np.finfo(np.float16).max
         self.stored_as = TensorType.F16 if fits else TensorType.F32
         log.info("%s: %s has no kernel, kept as %s", self.name, host.type.name, self.stored_as.name)

@@ -30,6 +30,8 @@ class ReferenceOps(Ops):
     kv_dtype = "f32"
 
     def load(self, tensor: HostTensor) -> Float32:
+        if tensor.parts:
+            return np.stack([dequantize(p, tensor.type, tensor.shape[1:]) for p in tensor.parts])
         return dequantize(tensor.data, tensor.type, tensor.shape)
 
     def new_cache(self, spec: ModelSpec, n_pages: int, page_size: int) -> KVCache:
