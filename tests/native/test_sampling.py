@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,26 @@ parameters = st.fixed_dictionaries(
 )
 
 
+def mask_of(allowed: list[int]) -> np.ndarray:
+    mask = np.zeros((VOCABULARY + 31) // 32, np.uint32)
+    for token in allowed:
+        mask[token // 32] |= np.uint32(1 << token % 32)
+    return mask
+
+
+# No mask, all, none, one token, a few, whole words.
+masks = st.one_of(
+    st.none(),
+    st.just(mask_of(list(range(VOCABULARY)))),
+    st.lists(ids, max_size=4).map(mask_of),
+    st.lists(ids, min_size=1, max_size=1).map(mask_of),
+    st.integers(0, VOCABULARY).map(lambda first: mask_of(list(range(first, VOCABULARY)))),
+    st.integers(0, 2**32).map(
+        lambda seed: np.random.default_rng(seed).integers(0, 2**32, 22, np.uint32)
+    ),
+)
+
+
 def history_of(prompt: list[int], output: list[int]) -> History:
     history = History(prompt)
     for token in output:
@@ -55,7 +76,8 @@ def draws(draw: st.DrawFn) -> Draw:
     params = SamplingParams(**draw(parameters))
     history = history_of(draw(st.lists(ids, max_size=9)), draw(st.lists(ids, max_size=9)))
     ends = tuple(draw(st.lists(st.integers(0, VOCABULARY + 5), max_size=2)))
-    return Draw(params, draw(st.integers(-5, 2**63)), draw(st.integers(0, 9999)), history, ends)
+    seed, position = draw(st.integers(-5, 2**63)), draw(st.integers(0, 9999))
+    return Draw(params, seed, position, history, ends, draw(masks))
 
 
 def one_by_one(sampler: Sampler, row: Any, draw: Draw) -> TokenChoice | str:
@@ -107,6 +129,45 @@ def test_a_large_vocabulary(params: SamplingParams) -> None:
     assert len({choice.token_id for choice in alone}) > 20
 
 
+def test_a_mask_of_a_large_vocabulary() -> None:
+    rng = np.random.default_rng(4)
+    size = 151_937  # a last word that is not full
+    logits = (rng.standard_normal((2, size)) * 3).astype(np.float32)
+    some = rng.integers(0, 2**32, (size + 31) // 32, np.uint32)
+    last = np.zeros_like(some)
+    last[-1] = 1  # token 151,936
+    draws = [
+        Draw(SamplingParams(temperature=t, top_p=p), seed, 17, History([]), (), mask)
+        for t, p in ((0.0, 1.0), (1.5, 1.0), (1.0, 0.9))
+        for seed in range(5)
+        for mask in (some, last, None)
+    ]
+    rows = [i % 2 for i in range(len(draws))]
+    together = RowsSampler().choose_rows(logits, rows, draws)
+    sampler = Sampler()
+    assert together == [
+        sampler.choose(logits[row], draw) for row, draw in zip(rows, draws, strict=True)
+    ]
+    for draw, choice in zip(draws, together, strict=True):
+        assert isinstance(choice, TokenChoice)
+        if draw.mask is last:
+            assert choice.token_id == 151_936
+        elif draw.mask is some:
+            assert some[choice.token_id // 32] >> (choice.token_id % 32) & 1
+
+
+def test_log_probabilities_are_those_before_the_mask() -> None:
+    logits = np.random.default_rng(5).standard_normal((1, VOCABULARY)).astype(np.float32)
+    free = Draw(SamplingParams(temperature=0.0, logprobs=5), 0, 1, History([]))
+    forced = dataclasses.replace(free, mask=mask_of([11]))
+    [without], [within] = (RowsSampler().choose_rows(logits, [0], [d]) for d in (free, forced))
+    assert isinstance(without, TokenChoice) and isinstance(within, TokenChoice)
+    assert within.token_id == 11 and within.top == without.top
+    assert within.logprob is not None
+    log_total = np.log(np.exp(logits[0].astype(np.float64)).sum())
+    assert within.logprob.logprob == pytest.approx(float(logits[0, 11]) - log_total)
+
+
 def test_scores_that_are_no_distribution_and_bans_of_all() -> None:
     logits = np.zeros((3, VOCABULARY), np.float32)
     logits[0, 5] = np.nan
@@ -131,6 +192,8 @@ def test_the_boundary_names_what_does_not_fit() -> None:
             "logits": np.zeros((2, 9), np.float32),
             "rows": np.array([0, 1]),
             "banned": np.empty(0, np.int32),
+            "masks": np.empty((0, 1), np.uint32),
+            "mask_of": np.full(2, -1),
             "edit_ends": np.zeros(2, np.int64),
             "edited": np.empty(0, np.int32),
             "edited_scores": np.empty(0),
@@ -148,6 +211,9 @@ def test_the_boundary_names_what_does_not_fit() -> None:
         ("rows", np.array([0, 2]), "row 2 of 2"),
         ("banned", np.array([9], np.int32), "banned names token 9 of a vocabulary of 9"),
         ("top_p", np.ones(3), "top_p has 3 values for 2 rows"),
+        ("mask_of", np.array([0, -1]), "mask 0 of 0"),
+        ("mask_of", np.array([-2, -1]), "mask -2 of 0"),
+        ("masks", np.zeros((1, 2), np.uint32), "masks have 2 words for a vocabulary of 9"),
         ("edit_ends", np.array([1, 0]), "edit_ends is not ascending"),
         ("edited_scores", np.zeros(1), "edited and edited_scores differ"),
     ):

@@ -20,7 +20,8 @@ bool ranks_before(double score, int32_t id, double other_score, int32_t other_id
 }  // namespace
 
 int32_t RowSampler::choose(const SamplingRow& row) {
-  if (row.temperature == 0.0 && row.banned.empty() && row.edited.empty()) return first_of_all(row);
+  const bool plain = row.banned.empty() && row.mask.empty() && row.edited.empty();
+  if (row.temperature == 0.0 && plain) return first_of_all(row);
   if (!load(row)) return kNoDistribution;
   if (largest_ == kNothing) return kNoneLeft;
   if (row.temperature == 0.0) return first_largest(row);
@@ -71,6 +72,7 @@ bool RowSampler::load(const SamplingRow& row) {
   scores_.resize((n + kBlock - 1) / kBlock * kBlock);
   std::copy(row.logits.begin(), row.logits.end(), scores_.begin());
   std::fill(scores_.begin() + static_cast<int64_t>(n), scores_.end(), kOut);
+  if (!row.mask.empty()) keep_only(row.mask, n);
   for (const int32_t id : row.banned) scores_[static_cast<size_t>(id)] = kOut;
   for (const int32_t id : row.edited) scores_[static_cast<size_t>(id)] = kOut;
   peaks_.resize(scores_.size() / kPeak);
@@ -79,6 +81,23 @@ bool RowSampler::load(const SamplingRow& row) {
   largest_ = kernels_.largest(peaks_.data(), static_cast<int64_t>(peaks_.size()), &peaks_are_numbers);
   for (const double score : row.edited_scores) largest_ = std::max(largest_, score);
   return true;
+}
+
+// Scores without a bit in the mask are taken out. Most words of a mask are all ones or all zeros.
+void RowSampler::keep_only(std::span<const uint32_t> mask, size_t n) {
+  constexpr float kOut = -std::numeric_limits<float>::infinity();
+  for (size_t word = 0, first = 0; first < n; ++word, first += 32) {
+    const uint32_t bits = mask[word];
+    if (bits == 0xFFFFFFFFu) continue;
+    const size_t count = std::min<size_t>(32, n - first);
+    float* scores = scores_.data() + first;
+    if (bits == 0) {
+      std::fill_n(scores, count, kOut);
+      continue;
+    }
+    for (size_t i = 0; i < count; ++i)
+      if ((bits >> i & 1u) == 0) scores[i] = kOut;
+  }
 }
 
 // Greedy, and every score as it is: one pass, and a second up to the place.

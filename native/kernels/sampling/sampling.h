@@ -17,6 +17,7 @@ namespace pellucid {
 struct SamplingRow {
   std::span<const float> logits;
   std::span<const int32_t> banned;         // ids that are no token
+  std::span<const uint32_t> mask;          // a bit for each id that may be chosen; empty: all may
   std::span<const int32_t> edited;         // ids whose score is another, each once
   std::span<const double> edited_scores;
   double temperature = 0.0;  // 0: the largest score
@@ -28,7 +29,7 @@ struct SamplingRow {
 };
 
 constexpr int32_t kNoDistribution = -1;  // a score is NaN or +infinity, or all are -infinity
-constexpr int32_t kNoneLeft = -2;        // edits ban every token
+constexpr int32_t kNoneLeft = -2;        // edits and mask ban every token
 
 // A token, or one of the two above. Keeps its space between rows.
 class RowSampler {
@@ -44,6 +45,7 @@ class RowSampler {
   };
   int32_t first_of_all(const SamplingRow& row) const;
   bool load(const SamplingRow& row);
+  void keep_only(std::span<const uint32_t> mask, size_t n);
   template <class F>
   void each_of_peak(size_t p, F&& f) const;
   int32_t first_largest(const SamplingRow& row) const;

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pellucid.core.errors import BadInput
+from pellucid.core.structured import StructuredOutputs
 
 MAX_LOGPROBS = 20
 MAX_BIAS = 100.0
@@ -24,7 +25,8 @@ class SamplingParams:
     for the log-probability of each chosen token and of the k likeliest, from the model's own
     distribution (before penalties, temperature and filters). `seed` makes the draw of the token
     at position p a function of (seed, p) alone. `max_tokens` None means: to the context's end.
-    `stop`, `stop_token_ids` and `logit_bias` may be None for nothing.
+    `stop`, `stop_token_ids` and `logit_bias` may be None for nothing. `structured_outputs` is the
+    form that an answer must have; a mapping of its fields will do.
 
     Raises `BadInput` naming the field when a value is out of range.
     """
@@ -47,6 +49,7 @@ class SamplingParams:
     seed: int | None = None
     logprobs: int | None = None
     skip_special_tokens: bool = True
+    structured_outputs: StructuredOutputs | None = None
 
     def __post_init__(self) -> None:
         self.n = _count("n", self.n, 1, MAX_ANSWERS)
@@ -76,10 +79,23 @@ class SamplingParams:
         self.stop = _texts("stop", self.stop)
         self.stop_token_ids = _token_ids("stop_token_ids", self.stop_token_ids)
         self.logit_bias = _biases(self.logit_bias)
+        self.structured_outputs = _structured(self.structured_outputs)
 
     @property
     def greedy(self) -> bool:
         return self.temperature == 0.0
+
+
+def _structured(given: Any) -> StructuredOutputs | None:
+    if given is None or isinstance(given, StructuredOutputs):
+        return given
+    if not isinstance(given, Mapping):
+        raise BadInput(f"structured_outputs must be StructuredOutputs, not {str(given)[:50]!r}")
+    known = StructuredOutputs.__dataclass_fields__
+    for name in given:
+        if name not in known:
+            raise BadInput(f"structured_outputs has no {name!r}: it has {', '.join(known)}")
+    return StructuredOutputs(**given)
 
 
 def _number(name: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:

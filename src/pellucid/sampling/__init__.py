@@ -1,7 +1,8 @@
 """From a row of logits to a token, in this order:
 
 1. log-probabilities, if asked for, of the model's own distribution: log-softmax of the raw row
-2. mask: ids that are no token; end tokens until `min_tokens` are out
+2. mask: ids that are no token; what the grammar does not allow; end tokens until `min_tokens` are
+   out
 3. logit bias; its two ends are exact: -100 bans a token, 100 leaves only the tokens that have it
 4. penalties: repetition (tokens of prompt and answer), frequency and presence (of the answer)
 5. temperature; 0 takes the largest score here, and nothing below applies

@@ -17,7 +17,7 @@ from pellucid import _native
 from pellucid.core.errors import PellucidError
 from pellucid.core.outputs import TokenChoice
 from pellucid.core.params import MAX_BIAS
-from pellucid.sampling.sampler import Draw, Sampler
+from pellucid.sampling.sampler import Draw, Sampler, allowed
 from pellucid.sampling.stages import add_bias, penalise
 
 Float32 = NDArray[np.float32]
@@ -67,6 +67,7 @@ class RowsSampler(Sampler):
             np.ascontiguousarray(logits),
             column(list(rows), np.int64),
             self._banned,
+            *_stacked([draw.mask for draw in draws], logits.shape[1]),
             ends,
             np.concatenate([_NO_IDS, *(ids for ids, _ in edits)], dtype=np.int32),
             np.concatenate([_NO_SCORES, *(scores for _, scores in edits)]),
@@ -99,6 +100,8 @@ class RowsSampler(Sampler):
         scores = self._space  # only what is touched is ever read
         scores[touched] = row[touched]
         scores[self._banned] = -np.inf
+        if draw.mask is not None:
+            scores[touched[~allowed(draw.mask, touched)]] = -np.inf
         scores[ends] = -np.inf
         add_bias(scores, params.logit_bias)
         penalise(
@@ -109,6 +112,19 @@ class RowsSampler(Sampler):
             params.presence_penalty,
         )
         return touched, scores[touched]
+
+
+def _stacked(
+    masks: Sequence[NDArray[np.uint32] | None], vocabulary: int
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """The masks there are, [M, ceil(vocabulary / 32)], and for each row which is its own, -1 for
+    none."""
+    given = [mask for mask in masks if mask is not None]
+    which = np.full(len(masks), -1, np.int64)
+    which[[i for i, mask in enumerate(masks) if mask is not None]] = np.arange(len(given))
+    if not given:
+        return np.empty((0, (vocabulary + 31) // 32), np.uint32), which
+    return np.stack(given), which
 
 
 def _is_plain(draw: Draw) -> bool:

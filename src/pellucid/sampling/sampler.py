@@ -25,7 +25,9 @@ class Draw:
     """What the choice of one token depends on, its scores aside.
 
     `position` is where the token will stand in its sequence; `end_ids` are the tokens that
-    would end the answer, banned until `params.min_tokens` are out.
+    would end the answer, banned until `params.min_tokens` are out. `mask`, uint32
+    [ceil(vocabulary / 32)], has bit t % 32 of word t // 32 set where token t may be chosen; None:
+    any may.
     """
 
     params: SamplingParams
@@ -33,6 +35,7 @@ class Draw:
     position: int
     history: History
     end_ids: tuple[int, ...] = ()
+    mask: NDArray[np.uint32] | None = None
 
 
 class Sampler:
@@ -75,9 +78,24 @@ class Sampler:
     def _mask(self, row: Row, draw: Draw) -> None:
         if self.not_tokens is not None:
             row[self.not_tokens] = -np.inf
+        if draw.mask is not None:
+            row[~unpacked(draw.mask, len(row))] = -np.inf
         if draw.history.generated < draw.params.min_tokens:
             # A tokenizer may name ends that the model has no row for.
             row[[token for token in draw.end_ids if token < len(row)]] = -np.inf
+
+
+def unpacked(mask: NDArray[np.uint32], vocabulary: int) -> NDArray[np.bool_]:
+    """A mask's bits, bool [vocabulary]. Raises ValueError when it is of another vocabulary."""
+    if mask.shape != ((vocabulary + 31) // 32,):
+        raise ValueError(f"a mask of {mask.shape} words for a vocabulary of {vocabulary}")
+    octets = mask.astype("<u4", copy=False).view(np.uint8)
+    return np.unpackbits(octets, count=vocabulary, bitorder="little").view(np.bool_)
+
+
+def allowed(mask: NDArray[np.uint32], ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """The bits of a mask at `ids`."""
+    return (mask[ids // 32] >> (ids % 32).astype(np.uint32) & 1).astype(np.bool_)
 
 
 def _pick(row: Row, draw: Draw) -> int:
@@ -94,7 +112,7 @@ def _pick(row: Row, draw: Draw) -> int:
     if row[best] == -np.inf:
         raise BadInput(
             f"no token is left to choose at position {draw.position}: "
-            "logit_bias and min_tokens together ban them all; relax one of them"
+            "logit_bias, min_tokens and structured_outputs together ban them all; relax one of them"
         )
     if params.greedy:
         return best
