@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         TokenLogprob,
     )
     from pellucid.core.params import SamplingParams
+    from pellucid.core.structured import StructuredOutputs
     from pellucid.engine.async_llm import AsyncLLM
     from pellucid.engine.async_stream import AsyncStream
     from pellucid.engine.llm import LLM
@@ -57,6 +58,7 @@ _HOMES = {
         "TokenLogprob",
     ),
     "pellucid.core.params": ("SamplingParams",),
+    "pellucid.core.structured": ("StructuredOutputs",),
     "pellucid.engine.async_llm": ("AsyncLLM",),
     "pellucid.engine.async_stream": ("AsyncStream",),
     "pellucid.engine.llm": ("LLM",),
@@ -80,6 +82,7 @@ __all__ = [
     "RequestOutput",
     "SamplingParams",
     "Stream",
+    "StructuredOutputs",
     "TokenLogprob",
     "UnsupportedError",
     "__version__",

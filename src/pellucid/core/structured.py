@@ -25,8 +25,9 @@ class StructuredOutputs:
     """Exactly one of these is set. Names and meanings as in vLLM.
 
     json: a JSON schema, as an object, True, or its text; kept as text. regex: what the whole
-    answer matches, in the syntax of Rust's regex crate. choice: the answer is one of these
-    strings. grammar: a context-free grammar in Lark's notation. json_object True: any JSON object.
+    answer matches, in the syntax of Rust's regex crate, digits being 0 to 9. choice: the answer is
+    one of these strings. grammar: a context-free grammar in Lark's notation. json_object True: any
+    JSON object.
 
     Raises `BadInput` naming the field that is malformed, too large or too deep.
     """
@@ -54,7 +55,9 @@ class StructuredOutputs:
     def size(self) -> int:
         """Characters of what is set."""
         value = getattr(self, self.kind)
-        return 0 if value is True else len(value) if isinstance(value, str) else sum(map(len, value))
+        if value is True:
+            return 0
+        return len(value) if isinstance(value, str) else sum(map(len, value))
 
 
 def _schema(given: Any) -> str:

@@ -6,7 +6,11 @@ How an answer ends, the first that applies to a token counting:
 2. one of `stop_token_ids`: "stop", that id
 3. a stop string in the text, looked for once more than `min_tokens` tokens are out: "stop", the
    string
-4. `max_tokens`, or the context's end: "length"
+4. a grammar that nothing can be added to: "stop", no stop_reason; no end token follows
+5. `max_tokens`, or the context's end: "length"
+
+A grammar allows an end token where the text is complete. `min_tokens` and `ignore_eos` take it
+away again where the text could go on; where it could not, the answer ends.
 
 The token that ended it is the last of `token_ids`; its text, and a stop string, are left out of
 the text unless `include_stop_str_in_output`.
@@ -32,7 +36,9 @@ class Answer:
         self._history = History(request.prompt_token_ids)
         self._detokenizer = Detokenizer(tokenizer, params.skip_special_tokens, continuation=True)
         self._stops = StopMatcher(params.stop, include=params.include_stop_str_in_output)
-        self._eos_ids = frozenset(() if params.ignore_eos else tokenizer.eos_ids)
+        self._matcher = None if request.grammar is None else request.grammar.start()
+        ignored = params.ignore_eos and self._matcher is None
+        self._eos_ids = frozenset(() if ignored else tokenizer.eos_ids)
         self._stop_ids = frozenset(params.stop_token_ids)
         self._end_ids = tuple(sorted(self._eos_ids | self._stop_ids))
         self.n_tokens = 0
@@ -44,12 +50,24 @@ class Answer:
         return self.finish_reason is not None
 
     def draw(self) -> Draw:
-        """What the choice of its next token depends on."""
+        """What the choice of its next token depends on.
+
+        Raises `BadInput` when its grammar cannot be followed any further.
+        """
+        params = self._request.params
         position = len(self._request.prompt_token_ids) + self.n_tokens
-        return Draw(self._request.params, self._seed, position, self._history, self._end_ids)
+        ends, mask = self._end_ids, None
+        if self._matcher is not None:
+            may_end = not params.ignore_eos and self.n_tokens >= params.min_tokens
+            mask = self._matcher.mask(may_end)
+            ends = tuple(self._stop_ids - self._eos_ids)  # of the others the mask has decided
+        return Draw(params, self._seed, position, self._history, ends, mask)
 
     def take(self, choice: TokenChoice) -> Increment:
-        """Another token was chosen; returns what it adds."""
+        """Another token was chosen; returns what it adds.
+
+        Raises `BadInput` when its grammar cannot be followed any further.
+        """
         token = choice.token_id
         self.n_tokens += 1
         self._history.append(token)
@@ -78,10 +96,17 @@ class Answer:
             text = self._stops.push(text)
         if self._stops.matched is not None:
             self.finish_reason, self._stop_reason = "stop", self._stops.matched
-        elif self.n_tokens >= self._request.max_tokens:
-            self.finish_reason = "length"
+        elif (complete := self._completed_by(token)) or self.n_tokens >= self._request.max_tokens:
+            self.finish_reason = "stop" if complete else "length"
             text += self._stops.push(self._detokenizer.finish()) + self._stops.finish()
         return text
+
+    def _completed_by(self, token: int) -> bool:
+        """Whether the grammar allows nothing after `token`; if it does, the next mask is begun."""
+        if self._matcher is None:
+            return False
+        self._matcher.accept(token)
+        return self._matcher.finished
 
     def _logprobs(self, choice: TokenChoice) -> list[dict[int, TokenLogprob]] | None:
         """The token's log-probability beside those of the likeliest, if they were asked for."""

@@ -34,7 +34,7 @@ from pellucid.engine.probe import Probe, Scores
 from pellucid.engine.request import Request
 from pellucid.engine.stats import EngineStats
 from pellucid.models.registry import Model
-from pellucid.sampling import Sampler
+from pellucid.sampling import Draw, Sampler
 from pellucid.scheduling import Limits, Scheduler, Sequence
 from pellucid.text import Tokenizer
 
@@ -279,20 +279,38 @@ class Engine:
             if span.n_logits and span.sequence in self._jobs:
                 waiting.append(span.sequence)
                 rows.append(row - 1)
-        draws = [self._jobs[sequence].answer.draw() for sequence in waiting]
+        drawing, draws = self._draws(dict(zip(waiting, rows, strict=True)))
         choices: dict[int, TokenChoice] = {}
         for sequence, choice in zip(
-            waiting, self._sampler.choose_rows(logits, rows, draws), strict=True
+            drawing, self._sampler.choose_rows(logits, list(drawing.values()), draws), strict=True
         ):
-            if sequence not in self._jobs:  # a sibling's trouble ended its request
-                continue
-            if isinstance(choice, PellucidError):  # its own request's trouble, and no other's
-                generation = self._jobs[sequence].generation
-                generation.fail(choice)
-                self._end(generation)
+            if isinstance(choice, PellucidError):
+                self._fail(sequence, choice)
             else:
                 choices[sequence] = choice
-        return choices
+        return {sequence: choices[sequence] for sequence in choices if sequence in self._jobs}
+
+    def _draws(self, rows: dict[int, int]) -> tuple[dict[int, int], list[Draw]]:
+        """Of `rows`, sequence id to row, those that can draw; and their draws."""
+        drawing: dict[int, int] = {}
+        draws: list[Draw] = []
+        for sequence, row in rows.items():
+            job = self._jobs.get(sequence)
+            if job is None:  # a sibling's trouble ended its request
+                continue
+            try:
+                draws.append(job.answer.draw())
+                drawing[sequence] = row
+            except PellucidError as error:  # its grammar cannot be followed
+                self._fail(sequence, error)
+        return drawing, draws
+
+    def _fail(self, sequence: int, error: PellucidError) -> None:
+        """End the request of `sequence`, and no other, with its own trouble."""
+        job = self._jobs.get(sequence)
+        if job is not None:  # a sibling's trouble may have ended it
+            job.generation.fail(error)
+            self._end(job.generation)
 
     def _keep(self, plan: Plan, rows: Float32) -> None:
         """Give the probes in `plan` their rows."""
@@ -311,7 +329,11 @@ class Engine:
             job = self._jobs.get(sequence_id)
             if job is None:  # another answer of its request failed in this step
                 continue
-            increment = job.answer.take(choice)
+            try:
+                increment = job.answer.take(choice)
+            except PellucidError as error:  # its grammar cannot be followed
+                self._fail(sequence_id, error)
+                continue
             if job.answer.finished:
                 del self._jobs[sequence_id]
                 self.scheduler.finish(job.sequence)

@@ -7,7 +7,11 @@ the model's tokenizer and sizes alone, no weights, and may be used by several th
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pellucid.core.errors import BadInput
 from pellucid.core.params import SamplingParams
@@ -17,10 +21,13 @@ from pellucid.engine.request import Request
 from pellucid.sampling import sample_seed
 from pellucid.text import ChatTemplates, Tokenizer
 
+if TYPE_CHECKING:
+    from pellucid.sampling.grammar import GrammarCompiler
+
 
 class Frontend:
     """The way in to one model. `seed` is the engine's: requests without one draw theirs from it,
-    in the order in which they are made."""
+    in the order in which they are made. `is_token`: bool [vocabulary], as `tokens_of` gives it."""
 
     def __init__(
         self,
@@ -30,13 +37,26 @@ class Frontend:
         vocab_size: int,
         max_model_len: int,
         seed: int,
+        is_token: NDArray[np.bool_],
     ) -> None:
         self.tokenizer = tokenizer
         self.inputs = Inputs(tokenizer, vocab_size, max_model_len)
         self.conversations = Conversations(tokenizer, templates)
         self.defaults = defaults
+        self._is_token = is_token
         self._seed = seed
         self._numbers = itertools.count()
+
+    @cached_property
+    def _grammars(self) -> GrammarCompiler:
+        from pellucid.sampling.grammar import GrammarCompiler  # most requests need none of it
+
+        return GrammarCompiler(self.tokenizer, self._is_token)
+
+    def close(self) -> None:
+        """End the process that grammars are tried in, if one was needed."""
+        if "_grammars" in self.__dict__:
+            self._grammars.close()
 
     def default_params(self) -> SamplingParams:
         """What a request without parameters uses, a copy. Raises `BadInput` if the model's own
@@ -82,9 +102,12 @@ class Frontend:
         `priority`: lower runs first. `cache_salt`: only requests of the same salt share cached
         prefixes.
 
-        Raises `BadInput` naming a parameter that this model cannot honour.
+        A grammar is compiled if one is asked for, which may take seconds. Raises `BadInput` naming
+        a parameter that this model cannot honour.
         """
         params = self.inputs.params(self.defaults if params is None else params)
+        asked = params.structured_outputs
+        grammar = None if asked is None else self._grammars.compile(asked)
         number = next(self._numbers)
         # Numbered from 1: the first request does not use the engine's own seed.
         seed = sample_seed(self._seed, number + 1) if params.seed is None else params.seed
@@ -99,6 +122,7 @@ class Frontend:
             prompt.text,
             _priority(priority),
             salt_of(cache_salt),
+            grammar,
         )
 
 

@@ -92,6 +92,7 @@ class LLM:
         self.tokenizer: Tokenizer = loaded.tokenizer
         self.spec: ModelSpec = loaded.model.spec
         self.max_model_len: int = loaded.limits.max_model_len
+        is_token = tokens_of(self.tokenizer, self.spec.vocab_size)
         self.front = Frontend(
             loaded.tokenizer,
             loaded.templates,
@@ -99,9 +100,9 @@ class LLM:
             self.spec.vocab_size,
             self.max_model_len,
             own_seed,
+            is_token,
         )
-        sampler_of = RowsSampler if backend == "native" else Sampler
-        sampler = sampler_of(tokens_of(self.tokenizer, self.spec.vocab_size))
+        sampler = (RowsSampler if backend == "native" else Sampler)(is_token)
         self._engine: Engine | None = Engine(loaded.model, self.tokenizer, loaded.limits, sampler)
 
     def generate(
@@ -224,6 +225,7 @@ class LLM:
     def close(self) -> None:
         """Let go of weights and cache. Any later call raises `BadInput`."""
         self._engine = None
+        self.front.close()
 
     def __enter__(self) -> LLM:
         return self

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pellucid.core.params import SamplingParams
+
+if TYPE_CHECKING:
+    from pellucid.sampling.grammar import Grammar
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +18,8 @@ class Request:
     `params` belong to the request alone. `seed` is the caller's, or one drawn for this request.
     `max_tokens` is what each answer may have: `params.max_tokens`, or less where the context
     ends before. `priority`: lower runs first. `salt`: requests of different salts share no cached
-    prefixes. `prompt` is the text it came from, if it came from one.
+    prefixes. `prompt` is the text it came from, if it came from one. `grammar` is what
+    `params.structured_outputs` was compiled to.
     """
 
     id: str
@@ -25,3 +30,4 @@ class Request:
     prompt: str | None = None
     priority: int = 0
     salt: bytes = b""
+    grammar: Grammar | None = None

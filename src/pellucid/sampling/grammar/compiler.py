@@ -154,7 +154,7 @@ class GrammarCompiler:
         text[[*vocabulary.special, *vocabulary.ends]] = False
         ends = np.zeros(rows, np.bool_)
         ends[list(vocabulary.ends)] = True
-        return TokenSets(_bits(text), _bits(ends), frozenset(vocabulary.ends))
+        return TokenSets(_bits(text), _bits(ends))
 
     @cached_property
     def _killable(self) -> Killable:

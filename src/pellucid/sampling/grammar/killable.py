@@ -35,15 +35,22 @@ class Killable:
         return None if self._process is None else self._process.pid
 
     def reason_against(self, grammar: str) -> str:
-        """Why the grammar cannot be used; "" if it can. Raises `PellucidError` when no process can
-        be started."""
+        """Why the grammar cannot be used; "" if it can.
+
+        A process that dies is asked once more: something else may have ended it. Raises
+        `PellucidError` when no process can be started.
+        """
         with self._lock:
             try:
-                self._start()
-                return self._ask(grammar)
+                for _ in range(2):
+                    self._start()
+                    reason = self._ask(grammar)
+                    if reason is not None:
+                        return reason
             except BaseException:  # an answer may be under way: whose would the next one be?
                 self._kill()
                 raise
+        return "it is too deep or too large to be compiled in the memory allowed: simplify it"
 
     def start(self) -> None:
         """Have the process begin to read the vocabulary; does not wait for it."""
@@ -86,19 +93,21 @@ class Killable:
                 raise PellucidError("the process that compiles grammars did not start: try again")
             self._ready = True
 
-    def _ask(self, grammar: str) -> str:
+    def _ask(self, grammar: str) -> str | None:
+        """The process's answer; None when it died over it."""
         data = grammar.encode()
         with contextlib.suppress(BrokenPipeError):  # it ended: there will be no answer
             self._input.write(LENGTH.pack(len(data)) + data)
             self._input.flush()
         answer = self._answer(self._limits.seconds)
-        if answer is not None:
-            return answer
-        died = self._process is None or self._process.poll() is not None
-        self._kill()
-        if died:
-            return "it is too deep or too large to be compiled in the memory allowed: simplify it"
-        return f"it takes more than {self._limits.seconds:g} seconds to compile: simplify it"
+        if answer is None:
+            died = self._process is None or self._process.poll() is not None
+            self._kill()
+            if not died:
+                return (
+                    f"it takes more than {self._limits.seconds:g} seconds to compile: simplify it"
+                )
+        return answer
 
     def _answer(self, seconds: float) -> str | None:
         """The next answer; None when the process ended, or was not done in time."""

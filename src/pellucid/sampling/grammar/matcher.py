@@ -33,11 +33,10 @@ Mask = NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class TokenSets:
-    """Bits as in a mask: tokens that stand for text, tokens that end an answer; and the ends' ids."""
+    """Bits as in a mask: the tokens that stand for text, and those that end an answer."""
 
     text: Mask
     ends: Mask
-    end_ids: frozenset[int]
 
 
 class Grammar:
@@ -57,9 +56,7 @@ class Grammar:
 class Matcher:
     """The grammar's state in one answer. Not for several threads at once."""
 
-    def __init__(
-        self, matcher: LLMatcher, sets: TokenSets, threads: Executor, first: Mask
-    ) -> None:
+    def __init__(self, matcher: LLMatcher, sets: TokenSets, threads: Executor, first: Mask) -> None:
         self._matcher = matcher
         self._sets = sets
         self._threads = threads

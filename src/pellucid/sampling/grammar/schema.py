@@ -29,9 +29,7 @@ _ONE = frozenset({"items", "additionalItems", "additionalProperties"})
 _SEVERAL = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions"})
 _NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
-_COUNTS = frozenset(
-    "minLength maxLength minItems maxItems minProperties maxProperties".split()
-)
+_COUNTS = frozenset("minLength maxLength minItems maxItems minProperties maxProperties".split())
 _VALUES = frozenset({"const", "enum"})
 _TEXTS = frozenset({"pattern", "format", "$ref"})
 _ENFORCED = _ONE | _SEVERAL | _NAMED | _NUMBERS | _COUNTS | _VALUES | _TEXTS | {"type", "required"}
@@ -192,9 +190,7 @@ class _Ends:
         self._ending: set[str] = set()
         for _ in range(max(1, _ROUNDS_OF // len(schemas))):
             more = {
-                target
-                for target in self._targets - self._ending
-                if self.certain(schemas[target])
+                target for target in self._targets - self._ending if self.certain(schemas[target])
             }
             self._ending |= more
             if not more:
@@ -221,7 +217,8 @@ class _Ends:
 
     def _object(self, schema: dict[str, Any]) -> bool:
         named = schema.get("properties", {})
-        return all(self.certain(named[name]) for name in schema.get("required", ()) if name in named)
+        required = schema.get("required", ())
+        return all(self.certain(named[name]) for name in required if name in named)
 
     def _array(self, schema: dict[str, Any]) -> bool:
         least = int(schema.get("minItems", 0))

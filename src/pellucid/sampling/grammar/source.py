@@ -16,9 +16,9 @@ from pellucid.core.structured import MAX_SCHEMA_DEPTH, StructuredOutputs
 from pellucid.sampling.grammar.schema import checked
 
 _OPTIONS = '%llguidance {"no_forcing": true}\n'
-# Between the parts of a JSON text: one space, or line ends and an indent. Without a bound a model
+# Between the parts of a JSON text: one space, or a line end and an indent. Without a bound a model
 # that has taken to spaces need never stop.
-_WHITESPACE = r"\x20|\n{1,2}[\x20\t]{0,24}"
+_WHITESPACE = r"\x20|\n[\x20\t]{0,24}"
 
 _COMMENT, _STRING, _REGEX = r"(?://|\#)[^\n]*", r'"(?:\\.|[^"\\\n])*"', r"/(?:\\.|[^/\\])+/"
 _LARK = re.compile(
@@ -44,7 +44,7 @@ def _of_schema(text: str) -> str:
 def _of_regex(regex: str) -> str:
     from llguidance import regex_to_lark
 
-    return f"start: /{regex_to_lark(regex, use_ascii='')}/"
+    return f"start: /{regex_to_lark(regex, use_ascii='d')}/"
 
 
 def _of_choices(choices: tuple[str, ...]) -> str:

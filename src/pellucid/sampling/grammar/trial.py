@@ -18,7 +18,7 @@ _OPENINGS = {
 
 
 def reason_against(tokenizer: LLTokenizer, grammar: str, limits: LLParserLimits) -> str:
-    """"" for a grammar that may be used."""
+    """ "" for a grammar that may be used."""
     from llguidance import LLMatcher
 
     matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=limits)
@@ -40,6 +40,8 @@ def reason_in(message: str) -> str:
     if in_regex is not None:
         return f"regex: {in_regex[1].splitlines()[0]}"
     first = next((line for line in message.splitlines() if line.strip()), "it is invalid")
+    if "oneOf constraints" in first:
+        return "oneOf is supported where no two of its schemas can match alike: use anyOf"
     if first in _OPENINGS:
         return _OPENINGS[first]
     return _PLACE.sub("", first)[:300].strip()

@@ -1,4 +1,4 @@
-"""The process in which grammars are tried: `python -m pellucid.sampling.grammar.worker MEMORY SECONDS`.
+"""The process in which grammars are tried: `python -m` this module, with MEMORY and SECONDS.
 
 Reads a vocabulary from standard input, then grammars, each a length and UTF-8 text. Answers each
 on standard output with a length and the reason why it is refused, no text for none; the first

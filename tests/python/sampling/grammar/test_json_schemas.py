@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 import jsonschema
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,14 +21,10 @@ NUMBERS = st.one_of(
     st.integers(-1000, 1000),
     st.integers(-(2**40), 2**40).map(lambda n: n / 64),  # exact in binary, as the judge reckons
 )
-TEXTS = st.text(
-    st.sampled_from("ab\"\\/\n\t é한👩\x7f\x00\u2028"), max_size=4
-)
+TEXTS = st.text(st.sampled_from('ab"\\/\n\t é한👩\x7f\x00\u2028'), max_size=4)
 VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=2), st.dictionaries(NAMES, inner, max_size=2)
-    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(NAMES, inner, max_size=2)),
     max_leaves=4,
 )
 
