@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pellucid.cli.arguments import json_option
-from pellucid.cli.output import in_bytes, table, write, write_json
+from pellucid.cli.output import in_bytes, note, table, write, write_json
 
 if TYPE_CHECKING:
     from pellucid.hub import ListedModel
@@ -26,8 +26,11 @@ def list_models(json: bool) -> None:
     lines = [("NAME", "ON DISK", "LICENCE", "FROM")]
     for row in rows:
         size = in_bytes(row.size) if row.size is not None else "-"
-        lines.append((row.name, size, row.licence, row.source))
+        lines.append((row.name, "damaged" if row.damaged else size, row.licence, row.source))
     write(table(lines, right=(1,)) + "\n")
+    for row in rows:
+        if row.damaged:
+            note(f"{row.name} is damaged: `pellucid pull {row.name}` fetches it again")
 
 
 def _as_json(row: ListedModel) -> dict[str, Any]:
@@ -38,4 +41,5 @@ def _as_json(row: ListedModel) -> dict[str, Any]:
         "source": row.source,
         "path": str(row.path) if row.path else None,
         "size": row.size,
+        "damaged": row.damaged,
     }

