@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.core.spec import LayerSpec
+from pellucid.costs import kv_bytes_per_token
 from pellucid.ops.native import NativeOps
 from pellucid.ops.reference import ReferenceOps
 from pellucid.ops.step import Sequence, Step
@@ -207,3 +208,17 @@ def test_what_a_page_held_before_is_never_seen() -> None:
     run(step(40, 40, used))
     for length in (1, 21, 40):
         assert same_bits(run(step(0, length, used)), run(step(0, length, fresh)))
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(1, 40)), min_size=1, max_size=3),
+    st.integers(1, 3),
+    st.sampled_from(["f16", "f32"]),
+)
+def test_the_cache_takes_what_the_one_formula_says(
+    heads: list[tuple[int, int]], n_pages: int, kv_dtype: str
+) -> None:
+    layers = [layer_spec(n_heads=n, n_kv_heads=n, head_dim=dim) for n, dim in heads]
+    spec, ops = model_spec(layers), NativeOps(threads=1, kv_dtype=kv_dtype)
+    per_token = kv_bytes_per_token(spec, kv_dtype, ops.kv_lanes)
+    assert ops.new_cache(spec, n_pages, 32).nbytes == n_pages * 32 * per_token

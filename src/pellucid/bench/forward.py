@@ -93,7 +93,8 @@ def measure(
     for _ in range(repeats):
         peaks.append(probe.measure())
         seconds.append(_time(model, plans, cache))
-    costs = (step_cost(model.spec, sizes, plan.spans, model.ops.kv_dtype) for plan in plans)
+    kv = model.ops.kv_dtype, model.ops.kv_lanes
+    costs = (step_cost(model.spec, sizes, plan.spans, *kv) for plan in plans)
     cost = reduce(add, costs, Cost())
     return Measured(case, tuple(seconds), len(plans), cost, tuple(peaks))
 

@@ -51,7 +51,7 @@ def run_bench(path: Path, settings: Settings, note: Callable[[str], None]) -> Re
     given = settings.decode, settings.prefill, settings.batches, settings.contexts
     cases = sweep(spec, *given)
     for case in cases:
-        _check_memory(case, spec, ops.kv_dtype)
+        _check_memory(case, spec, ops)
     loaded = load(path, ops, Asked(), None, note)
     sizes = weight_sizes(loaded.model)
     weights_bytes = sum(weight.nbytes for weight in sizes.values())
@@ -83,8 +83,8 @@ def _ops(settings: Settings) -> Ops:
     return backend(settings.backend, threads=settings.threads, kv_dtype=settings.kv_dtype)
 
 
-def _check_memory(case: Case, spec: ModelSpec, kv_dtype: str) -> None:
-    page_bytes = PAGE_SIZE * kv_bytes_per_token(spec, kv_dtype)
+def _check_memory(case: Case, spec: ModelSpec, ops: Ops) -> None:
+    page_bytes = PAGE_SIZE * kv_bytes_per_token(spec, ops.kv_dtype, ops.kv_lanes)
     needed, free = case.n_pages * page_bytes, available_memory()
     if needed > free:
         raise BadInput(

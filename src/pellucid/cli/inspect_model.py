@@ -91,25 +91,28 @@ def _memory(
     The cache is reckoned by the allocator's own formula. `native` keeps weights as stored, where
     it has a kernel for their type, and the cache in half precision.
     """
+    from pellucid.costs import NATIVE_LANES
     from pellucid.engine.memory import available_memory
 
     memory: dict[str, Any] = {"available": available_memory()}
     if spec is not None:
         memory["context"] = _positions(spec, context)
-    for backend, weights, dtype in (
-        ("reference", 4 * parameters, "f32"),
-        ("native", weight_bytes, "f16"),
+    for backend, weights, dtype, lanes in (
+        ("reference", 4 * parameters, "f32", 1),
+        ("native", weight_bytes, "f16", NATIVE_LANES),
     ):
-        memory[backend] = _need(weights, spec, memory.get("context", 0), dtype)
+        memory[backend] = _need(weights, spec, memory.get("context", 0), dtype, lanes)
     return memory
 
 
-def _need(weights: int, spec: ModelSpec | None, context: int, dtype: str) -> dict[str, Any]:
+def _need(
+    weights: int, spec: ModelSpec | None, context: int, dtype: str, lanes: int
+) -> dict[str, Any]:
     from pellucid.costs import kv_bytes_per_token
 
     if spec is None:
         return {"weights": weights}
-    per_token = kv_bytes_per_token(spec, dtype)
+    per_token = kv_bytes_per_token(spec, dtype, lanes)
     cache = context * per_token
     return {
         "weights": weights,

@@ -2,6 +2,7 @@
 
 from pellucid.costs.kv import (
     KV_DTYPES,
+    NATIVE_LANES,
     kv_bytes_per_token,
     kv_bytes_per_token_of_layer,
     pages_for,
@@ -11,6 +12,7 @@ from pellucid.costs.step import WeightSize, step_cost
 
 __all__ = [
     "KV_DTYPES",
+    "NATIVE_LANES",
     "Cost",
     "WeightSize",
     "kv_bytes_per_token",

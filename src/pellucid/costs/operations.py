@@ -88,13 +88,15 @@ def experts(rows: int, layer: LayerSpec, features: int, weight_bytes: int) -> Co
     )
 
 
-def attention(layer: LayerSpec, spans: Iterable[tuple[int, int]], kv_dtype: str) -> Cost:
+def attention(
+    layer: LayerSpec, spans: Iterable[tuple[int, int]], kv_dtype: str, kv_lanes: int = 1
+) -> Cost:
     """Causal attention of spans (start, length): the scores q k, and the sums p v.
 
     A row at position p sees p + 1 positions, or the layer's window of them. The span's own keys
     and values are written; every one that any of its rows sees is read once.
     """
-    per_position = kv_bytes_per_token_of_layer(layer, kv_dtype)
+    per_position = kv_bytes_per_token_of_layer(layer, kv_dtype, kv_lanes)
     width = layer.n_heads * layer.head_dim
     visible = seen = rows = 0
     for start, length in spans:

@@ -25,7 +25,11 @@ class WeightSize:
 
 
 def step_cost(
-    spec: ModelSpec, weights: Mapping[str, WeightSize], spans: Sequence[Span], kv_dtype: str
+    spec: ModelSpec,
+    weights: Mapping[str, WeightSize],
+    spans: Sequence[Span],
+    kv_dtype: str,
+    kv_lanes: int = 1,
 ) -> Cost:
     """The least that a step over `spans` takes.
 
@@ -38,7 +42,7 @@ def step_cost(
         total += _weight_cost(spec, name, weight, rows, wanted)
     where = [(span.start, len(span.tokens)) for span in spans]
     for layer in spec.layers:
-        total += attention(layer, where, kv_dtype)
+        total += attention(layer, where, kv_dtype, kv_lanes)
     return total
 
 

@@ -63,8 +63,9 @@ def load(
                 "memory are free: close other programs or use a smaller model"
             )
         budget = (free - weights) // 2 if kv_budget is None else kv_budget
-        limits = limits_for(spec, asked, budget, ops.kv_dtype)
-        _say(note, f"weights: {in_words(weights)} {form}; {describe(spec, limits, ops.kv_dtype)}")
+        limits = limits_for(spec, asked, budget, ops.kv_dtype, ops.kv_lanes)
+        pool = describe(spec, limits, ops.kv_dtype, ops.kv_lanes)
+        _say(note, f"weights: {in_words(weights)} {form}; {pool}")
         defaults = default_params(checkpoint)
         # The tokenizer's library keeps Python to itself while it builds; packing needs no Python.
         with ThreadPoolExecutor(1, "pellucid-text") as beside:

@@ -34,7 +34,9 @@ class Asked:
                 raise BadInput(f"{name} must be a whole number from 1, not {value!r}")
 
 
-def limits_for(spec: ModelSpec, asked: Asked, kv_budget: int, kv_dtype: str) -> Limits:
+def limits_for(
+    spec: ModelSpec, asked: Asked, kv_budget: int, kv_dtype: str, kv_lanes: int = 1
+) -> Limits:
     """Limits whose KV pool takes at most `kv_budget` bytes, elements being `kv_dtype`.
 
     The pool has pages for `max_num_seqs` sequences of `max_model_len`, or as many as the budget
@@ -48,7 +50,7 @@ def limits_for(spec: ModelSpec, asked: Asked, kv_budget: int, kv_dtype: str) -> 
             f"max_model_len {asked.max_model_len} is above the {spec.context_length} positions "
             "that the model was made for: lower it"
         )
-    page_bytes = asked.page_size * kv_bytes_per_token(spec, kv_dtype)
+    page_bytes = asked.page_size * kv_bytes_per_token(spec, kv_dtype, kv_lanes)
     affordable = kv_budget // page_bytes
     length = asked.max_model_len or min(spec.context_length, affordable * asked.page_size)
     needed = pages_for(max(length, 2), asked.page_size)
@@ -64,9 +66,9 @@ def limits_for(spec: ModelSpec, asked: Asked, kv_budget: int, kv_dtype: str) -> 
     return Limits(length, n_seqs, batched, n_pages, asked.page_size, asked.kv_cache)
 
 
-def describe(spec: ModelSpec, limits: Limits, kv_dtype: str) -> str:
+def describe(spec: ModelSpec, limits: Limits, kv_dtype: str, kv_lanes: int = 1) -> str:
     """One line about what the pool takes, and why the context is what it is."""
-    page_bytes = limits.page_size * kv_bytes_per_token(spec, kv_dtype)
+    page_bytes = limits.page_size * kv_bytes_per_token(spec, kv_dtype, kv_lanes)
     line = (
         f"KV cache: up to {in_words(limits.n_pages * page_bytes)} in {limits.n_pages} pages of "
         f"{limits.page_size} positions ({kv_dtype}); context {limits.max_model_len}"

@@ -55,6 +55,7 @@ class Ops(ABC):
 
     name: str
     kv_dtype: str  # how keys and values are kept: a name of pellucid.costs.KV_DTYPES
+    kv_lanes: int = 1  # a value head's features are rounded up to a multiple of
 
     # Before a forward pass
 

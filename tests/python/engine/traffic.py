@@ -58,8 +58,8 @@ def check_same_bits(
         alone += answers
         expected |= rows
     assert naive._engine is not None
-    kv_dtype = naive._engine.model.ops.kv_dtype
-    page_bytes = page_size * kv_bytes_per_token(naive.spec, kv_dtype)
+    ops = naive._engine.model.ops
+    page_bytes = page_size * kv_bytes_per_token(naive.spec, ops.kv_dtype, ops.kv_lanes)
     n_pages = -(-CONTEXT // page_size) + given.spare_pages
     llm = make_llm(
         page_size=page_size,

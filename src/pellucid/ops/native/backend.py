@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pellucid import _native
 from pellucid.core.errors import BadInput
 from pellucid.core.spec import LayerSpec, ModelSpec, RopeSpec
+from pellucid.costs import NATIVE_LANES
 from pellucid.ops.native.emit import Emitter
 from pellucid.ops.native.fuse import fuse as join
 from pellucid.ops.native.graph import LOGIT_ROWS, POSITIONS, TOKENS, Graph, Node, symbolic_step
@@ -49,6 +50,7 @@ class NativeOps(Ops):
     """
 
     name = "native"
+    kv_lanes = NATIVE_LANES
 
     def __init__(
         self,
