@@ -27,7 +27,6 @@ namespace {
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Ints = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using IntPairs = nb::ndarray<const int32_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
-using IntTable = nb::ndarray<const int32_t, nb::shape<-1, 4>, nb::c_contig, nb::device::cpu>;
 using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using FloatTable = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Output = nb::ndarray<nb::numpy, float, nb::ndim<2>>;
@@ -78,10 +77,45 @@ KvType kv_type_named(const std::string& name) {
   throw std::invalid_argument("KV cache: type \"" + name + "\" is unknown; choose f16 or f32");
 }
 
+// Rows (first row, length, start, pages) as StepArrays has them.
+struct SequenceTable {
+  std::vector<int32_t> rows, pages;
+
+  explicit SequenceTable(const nb::sequence& sequences) {
+    for (const nb::handle sequence : sequences) {
+      if (!nb::isinstance<nb::tuple>(sequence) || nb::len(sequence) != 4)
+        throw std::invalid_argument("step: a sequence is (first row, length, start, pages)");
+      const nb::tuple row = nb::borrow<nb::tuple>(sequence);
+      for (size_t i = 0; i < 3; ++i) rows.push_back(number(row[i]));
+      rows.push_back(add_pages(nb::steal(PySequence_Fast(nb::handle(row[3]).ptr(), "step: pages"))));
+    }
+  }
+
+ private:
+  static int32_t number(nb::handle value) {
+    int overflow = 0;
+    const long number = PyLong_AsLongAndOverflow(value.ptr(), &overflow);
+    if (number == -1 && PyErr_Occurred()) throw nb::python_error();
+    if (overflow != 0 || number != static_cast<int32_t>(number))
+      throw std::invalid_argument("step: a sequence has a number beyond 32 bits");
+    return static_cast<int32_t>(number);
+  }
+
+  // `list` is what PySequence_Fast gave: a list or a tuple.
+  int32_t add_pages(const nb::object& list) {
+    if (!list.is_valid()) throw nb::python_error();
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(list.ptr());
+    for (Py_ssize_t i = 0; i < count; ++i)
+      pages.push_back(number(PySequence_Fast_GET_ITEM(list.ptr(), i)));
+    return static_cast<int32_t>(count);
+  }
+};
+
 Output run(Program& program, const KvCache& cache, const Ints& tokens, const Ints& positions,
-           const Ints& logit_rows, const IntTable& sequences, const Ints& pages) {
-  const StepArrays step{span_of(tokens), span_of(positions), span_of(logit_rows),
-                        {sequences.data(), sequences.size()}, span_of(pages)};
+           const Ints& logit_rows, const nb::sequence& sequences) {
+  const SequenceTable table(sequences);
+  const StepArrays step{span_of(tokens), span_of(positions), span_of(logit_rows), table.rows,
+                        table.pages};
   const size_t rows = program.output_kind() == RowKind::tokens ? tokens.size() : logit_rows.size();
   const auto width = static_cast<size_t>(program.output_width());
   std::unique_ptr<float[]> out(new float[rows * width]);
@@ -223,9 +257,9 @@ void bind_program(nb::module_& parent) {
                    "How long each stage of the last step took.")
       .def_prop_ro("n_stages", &Program::n_stages)
       .def_prop_ro("arena_bytes", &Program::arena_bytes)
-      .def("run", &run, "cache"_a, "tokens"_a, "positions"_a, "logit_rows"_a, "sequences"_a, "pages"_a,
-           "One step: float32 [rows, features] of the output. sequences: int32 [n, 4] of first row, "
-           "length, start and number of pages. Raises ValueError naming what does not fit.");
+      .def("run", &run, "cache"_a, "tokens"_a, "positions"_a, "logit_rows"_a, "sequences"_a,
+           "One step: float32 [rows, features] of the output. sequences: tuples of first row, "
+           "length, start and pages. Raises ValueError naming what does not fit.");
 }
 
 }  // namespace pellucid

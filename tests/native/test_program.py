@@ -39,7 +39,7 @@ def ints(*values: int) -> np.ndarray:
 
 def sequence(step: Step, index: int, **changes: Any) -> tuple[Sequence, ...]:
     sequences = list(step.sequences)
-    sequences[index] = dataclasses.replace(sequences[index], **changes)
+    sequences[index] = sequences[index]._replace(**changes)
     return tuple(sequences)
 
 
@@ -86,6 +86,10 @@ FAULTS: dict[str, tuple[str, Any]] = {
         "sequences cover 20 of 25 rows",
         lambda s: {"sequences": s.sequences[:1]},
     ),
+    "a page beyond 32 bits": (
+        "a number beyond 32 bits",
+        lambda s: {"sequences": sequence(s, 0, pages=(3, 1 << 40))},
+    ),
     "another page size": ("page_size is 32", lambda s: {"page_size": 32}),
 }
 
@@ -98,6 +102,24 @@ def test_a_faulty_step_is_refused_by_name(model: Model, fault: str) -> None:
     with pytest.raises(ValueError, match=message):
         model._logits(dataclasses.replace(step, **changes(step)))
     assert same_bits(model._logits(step), expected)  # and the program is as good as before
+
+
+@pytest.mark.parametrize(
+    ("sequences", "error", "message"),
+    [
+        (((0, 20, 0),), ValueError, "a sequence is .first row, length, start, pages."),
+        ((3,), ValueError, "a sequence is"),
+        (((0, 1 << 70, 0, (3, 1)),), ValueError, "beyond 32 bits"),
+        (((0, 20, 0, 5),), TypeError, "pages"),
+        (((0, 20, 0, ("three",)),), TypeError, "integer"),
+    ],
+)
+def test_sequences_of_another_form_are_refused(
+    model: Model, sequences: Any, error: type[Exception], message: str
+) -> None:
+    step, run = good_step(model), model._run._program.run  # type: ignore[attr-defined]
+    with pytest.raises(error, match=message):
+        run(step.cache, step.tokens, step.positions, step.logit_rows, sequences)
 
 
 def test_another_models_cache_is_refused(model: Model) -> None:

@@ -187,34 +187,30 @@ def test_scores_that_are_no_distribution_and_bans_of_all() -> None:
 
 
 def test_the_boundary_names_what_does_not_fit() -> None:
+    def draw(row: int, mask: int = -1, end: int = 0) -> tuple[Any, ...]:
+        return (row, mask, end, 0.0, 0.0, 0, 1.0, 0, 0)
+
     def call(**changes: Any) -> None:
         given: dict[str, Any] = {
             "logits": np.zeros((2, 9), np.float32),
-            "rows": np.array([0, 1]),
+            "draws": [draw(0), draw(1)],
             "banned": np.empty(0, np.int32),
-            "masks": np.empty((0, 1), np.uint32),
-            "mask_of": np.full(2, -1),
-            "edit_ends": np.zeros(2, np.int64),
+            "masks": np.empty((0, 0), np.uint32),
             "edited": np.empty(0, np.int32),
             "edited_scores": np.empty(0),
-            "temperature": np.zeros(2),
-            "min_p": np.zeros(2),
-            "top_k": np.zeros(2, np.int64),
-            "top_p": np.ones(2),
-            "seed": np.zeros(2, np.uint64),
-            "position": np.zeros(2, np.uint64),
         }
         _native.sampling.choose(**(given | changes))
 
     call()
     for name, value, message in (
-        ("rows", np.array([0, 2]), "row 2 of 2"),
+        ("draws", [draw(0), draw(2)], "row 2 of 2"),
+        ("draws", [draw(-1)], "row -1 of 2"),
         ("banned", np.array([9], np.int32), "banned names token 9 of a vocabulary of 9"),
-        ("top_p", np.ones(3), "top_p has 3 values for 2 rows"),
-        ("mask_of", np.array([0, -1]), "mask 0 of 0"),
-        ("mask_of", np.array([-2, -1]), "mask -2 of 0"),
+        ("draws", [draw(0, mask=0)], "mask 0 of 0"),
+        ("draws", [draw(0, mask=-2)], "mask -2 of 0"),
         ("masks", np.zeros((1, 2), np.uint32), "masks have 2 words for a vocabulary of 9"),
-        ("edit_ends", np.array([1, 0]), "edit_ends is not ascending"),
+        ("draws", [draw(0, end=1)], "ends of edits are not ascending within edited"),
+        ("draws", [draw(0, end=-1)], "ends of edits are not ascending within edited"),
         ("edited_scores", np.zeros(1), "edited and edited_scores differ"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections.abc
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +12,14 @@ from numpy.typing import NDArray
 from pellucid.core.plan import Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Sequence:
+class Sequence(NamedTuple):
     """One span's rows: `first_row` to `first_row + length - 1` of the flat batch hold its
-    positions `start` to `start + length - 1`; `pages` int32 maps positions to physical pages."""
+    positions `start` to `start + length - 1`; `pages` maps positions to physical pages."""
 
     first_row: int
     length: int
     start: int
-    pages: NDArray[np.int32]
+    pages: collections.abc.Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +49,16 @@ def lower(plan: Plan, cache: object) -> Step:
     positions: list[int] = []
     logit_rows: list[int] = []
     for span in plan.spans:
+        start, pages, wanted, first_row = span.start, span.pages, span.n_logits, len(tokens)
         length = len(span.tokens)
-        if length == 0 or len(span.pages) * plan.page_size < span.end:
-            raise ValueError(f"sequence {span.sequence}: {len(span.pages)} pages for {span}")
-        if not 0 <= span.n_logits <= length:
-            raise ValueError(f"sequence {span.sequence}: {span.n_logits} logits of {length} rows")
-        first_row = len(tokens)
-        tokens.extend(span.tokens)
-        positions.extend(range(span.start, span.end))
-        logit_rows.extend(range(first_row + length - span.n_logits, first_row + length))
-        sequences.append(Sequence(first_row, length, span.start, np.asarray(span.pages, np.int32)))
+        if length == 0 or len(pages) * plan.page_size < start + length:
+            raise ValueError(f"sequence {span.sequence}: {len(pages)} pages for {span}")
+        if not 0 <= wanted <= length:
+            raise ValueError(f"sequence {span.sequence}: {wanted} logits of {length} rows")
+        tokens += span.tokens
+        positions += range(start, start + length)
+        logit_rows += range(first_row + length - wanted, first_row + length)
+        sequences.append(Sequence(first_row, length, start, pages))
     return Step(
         np.asarray(tokens, np.int32),
         np.asarray(positions, np.int32),

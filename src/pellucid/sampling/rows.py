@@ -8,7 +8,6 @@ bias that leaves named tokens alone, go to `Sampler.choose`, and so do rows that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,8 @@ Float64 = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
 _NO_IDS, _NO_SCORES = np.empty(0, np.int64), np.empty(0, np.float64)
+_NO_MASKS = np.empty((0, 0), np.uint32)
+_SEEDS = 2**64
 
 
 class RowsSampler(Sampler):
@@ -41,44 +42,51 @@ class RowsSampler(Sampler):
     ) -> list[TokenChoice | PellucidError]:
         """For each of `rows` of logits, float32 [R, vocabulary], what `Sampler.choose` gives or
         raises."""
+        tokens = self._tokens(logits, rows, draws)
+        choices: list[TokenChoice | PellucidError] = [TokenChoice(token) for token in tokens]
+        slow = [i for i, token in enumerate(tokens) if token < 0]
+        if slow:
+            found = super().choose_rows(logits, [rows[i] for i in slow], [draws[i] for i in slow])
+            for i, choice in zip(slow, found, strict=True):
+                choices[i] = choice
+        return choices
+
+    def _tokens(self, logits: Float32, rows: Sequence[int], draws: Sequence[Draw]) -> list[int]:
+        """A token for each row, below 0 where `Sampler.choose` has to look."""
         quick = [i for i, draw in enumerate(draws) if _is_quick(draw)]
-        tokens = self._native(logits, [rows[i] for i in quick], [draws[i] for i in quick])
-        choices: list[TokenChoice | PellucidError | None] = [None] * len(draws)
-        for i, token in zip(quick, tokens.tolist(), strict=True):
-            if token >= 0:
-                choices[i] = TokenChoice(token)
-        slow = [i for i, choice in enumerate(choices) if choice is None]
-        found = super().choose_rows(logits, [rows[i] for i in slow], [draws[i] for i in slow])
-        for i, choice in zip(slow, found, strict=True):
-            choices[i] = choice
-        return [choice for choice in choices if choice is not None]
+        if len(quick) == len(draws):
+            return self._native(logits, rows, draws)
+        found = self._native(logits, [rows[i] for i in quick], [draws[i] for i in quick])
+        tokens = [-1] * len(draws)
+        for i, token in zip(quick, found, strict=True):
+            tokens[i] = token
+        return tokens
 
-    def _native(
-        self, logits: Float32, rows: Sequence[int], draws: Sequence[Draw]
-    ) -> NDArray[np.int32]:
-        edits = [self._edits(logits[row], draw) for row, draw in zip(rows, draws, strict=True)]
-        ends = np.cumsum([len(ids) for ids, _ in edits], dtype=np.int64)
-
-        def column(values: list[Any], type: type[np.generic]) -> NDArray[Any]:
-            return np.array(values, type)
-
-        params = [draw.params for draw in draws]
-        result: NDArray[np.int32] = _native.sampling.choose(
+    def _native(self, logits: Float32, rows: Sequence[int], draws: Sequence[Draw]) -> list[int]:
+        edited, scores, n_edited = [_NO_IDS], [_NO_SCORES], 0
+        masks: list[NDArray[np.uint32]] = []
+        table = []
+        for row, draw in zip(rows, draws, strict=True):
+            params, mask = draw.params, -1
+            if not _is_plain(draw):
+                ids, values = self._edits(logits[row], draw)
+                edited.append(ids)
+                scores.append(values)
+                n_edited += len(ids)
+            if draw.mask is not None:
+                mask = len(masks)
+                masks.append(draw.mask)
+            filters = (params.temperature, params.min_p, params.top_k, params.top_p)
+            table.append((row, mask, n_edited, *filters, draw.seed % _SEEDS, draw.position))
+        tokens: list[int] = _native.sampling.choose(
             np.ascontiguousarray(logits),
-            column(list(rows), np.int64),
+            table,
             self._banned,
-            *_stacked([draw.mask for draw in draws], logits.shape[1]),
-            ends,
-            np.concatenate([_NO_IDS, *(ids for ids, _ in edits)], dtype=np.int32),
-            np.concatenate([_NO_SCORES, *(scores for _, scores in edits)]),
-            column([0.0 if p.greedy else p.temperature for p in params], np.float64),
-            column([p.min_p for p in params], np.float64),
-            column([p.top_k for p in params], np.int64),
-            column([p.top_p for p in params], np.float64),
-            column([draw.seed % 2**64 for draw in draws], np.uint64),
-            column([draw.position for draw in draws], np.uint64),
+            np.stack(masks) if masks else _NO_MASKS,
+            np.concatenate(edited, dtype=np.int32),
+            np.concatenate(scores),
         )
-        return result
+        return tokens
 
     def _edits(self, row: Float32, draw: Draw) -> tuple[Ids, Float64]:
         """The tokens whose scores are not the model's own, and their scores."""
@@ -112,19 +120,6 @@ class RowsSampler(Sampler):
             params.presence_penalty,
         )
         return touched, scores[touched]
-
-
-def _stacked(
-    masks: Sequence[NDArray[np.uint32] | None], vocabulary: int
-) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """The masks there are, [M, ceil(vocabulary / 32)], and for each row which is its own, -1 for
-    none."""
-    given = [mask for mask in masks if mask is not None]
-    which = np.full(len(masks), -1, np.int64)
-    which[[i for i, mask in enumerate(masks) if mask is not None]] = np.arange(len(given))
-    if not given:
-        return np.empty((0, (vocabulary + 31) // 32), np.uint32), which
-    return np.stack(given), which
 
 
 def _is_plain(draw: Draw) -> bool:

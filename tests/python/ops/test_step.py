@@ -15,7 +15,7 @@ def test_rows_of_two_spans() -> None:
     assert step.positions.tolist() == [3, 4, 5, 0]
     assert step.logit_rows.tolist() == [1, 2, 3]
     assert [(s.first_row, s.length, s.start) for s in step.sequences] == [(0, 3, 3), (3, 1, 0)]
-    assert [s.pages.tolist() for s in step.sequences] == [[4, 0], [2]]
+    assert [s.pages for s in step.sequences] == [(4, 0), (2,)]
     assert step.cache == "cache"
 
 

@@ -224,20 +224,10 @@ class CompiledForward:
         """
         if step.page_size != step.cache.page_size:  # type: ignore[attr-defined]
             raise ValueError(f"step: page_size is {step.page_size}, the cache has another")
-        self._reach(max((s.start + s.length for s in step.sequences), default=0))
-        table = [(s.first_row, s.length, s.start, len(s.pages)) for s in step.sequences]
-        pages = [s.pages for s in step.sequences]
-        return cast(
-            Float32,
-            self._program.run(
-                step.cache,
-                step.tokens,
-                step.positions,
-                step.logit_rows,
-                np.array(table, np.int32).reshape(-1, 4),
-                np.concatenate(pages) if pages else np.empty(0, np.int32),
-            ),
-        )
+        self._reach(max((start + length for _, length, start, _ in step.sequences), default=0))
+        run = self._program.run
+        output = run(step.cache, step.tokens, step.positions, step.logit_rows, step.sequences)
+        return cast(Float32, output)
 
     def _reach(self, positions: int) -> None:
         """Make the angles of every position below `positions` known."""

@@ -116,7 +116,8 @@ def _store(
     cache: LayerCache, sequence: Sequence, page_size: int, keys: Float32, values: Float32
 ) -> None:
     positions = np.arange(sequence.start, sequence.start + sequence.length)
-    pages, slots = sequence.pages[positions // page_size], positions % page_size
+    pages = np.asarray(sequence.pages)[positions // page_size]
+    slots = positions % page_size
     cache.keys[pages, slots] = keys
     cache.values[pages, slots] = values
 
@@ -125,5 +126,5 @@ def _gather(pages: Float32, sequence: Sequence) -> Float32:
     """Every position up to the span's end, [kv_heads, end, head_dim], contiguous."""
     end = sequence.start + sequence.length
     n_pages = -(-end // pages.shape[1])
-    rows = pages[sequence.pages[:n_pages]].reshape(-1, *pages.shape[2:])[:end]
+    rows = pages[np.asarray(sequence.pages[:n_pages])].reshape(-1, *pages.shape[2:])[:end]
     return np.ascontiguousarray(rows.transpose(1, 0, 2))
