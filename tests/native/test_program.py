@@ -117,7 +117,7 @@ def test_a_faulty_step_is_refused_by_name(model: Model, fault: str) -> None:
 def test_sequences_of_another_form_are_refused(
     model: Model, sequences: Any, error: type[Exception], message: str
 ) -> None:
-    step, run = good_step(model), model._run._program.run  # type: ignore[attr-defined]
+    step, run = good_step(model), model._logits._program.run  # type: ignore[attr-defined]
     with pytest.raises(error, match=message):
         run(step.cache, step.tokens, step.positions, step.logit_rows, sequences)
 
