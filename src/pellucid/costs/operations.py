@@ -8,42 +8,12 @@ Activations are counted as float32, though caches may keep them from memory alto
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from pellucid.core.cost import Cost
 from pellucid.core.spec import LayerSpec
 from pellucid.costs.kv import kv_bytes_per_token_of_layer
 
 _FLOAT = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Arithmetic operations, and bytes moved. Costs add up."""
-
-    operations: int = 0
-    weights_read: int = 0
-    kv_read: int = 0
-    kv_written: int = 0
-    activations_read: int = 0
-    activations_written: int = 0
-
-    @property
-    def bytes_read(self) -> int:
-        return self.weights_read + self.kv_read + self.activations_read
-
-    @property
-    def bytes_written(self) -> int:
-        return self.kv_written + self.activations_written
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.operations + other.operations,
-            self.weights_read + other.weights_read,
-            self.kv_read + other.kv_read,
-            self.kv_written + other.kv_written,
-            self.activations_read + other.activations_read,
-            self.activations_written + other.activations_written,
-        )
 
 
 def linear(rows: int, n_in: int, n_out: int, weight_bytes: int) -> Cost:

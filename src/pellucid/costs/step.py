@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
+from pellucid.core.cost import Cost
 from pellucid.core.plan import Span
-from pellucid.core.spec import ModelSpec
-from pellucid.costs.operations import Cost, attention, embedding, experts, linear, norm
+from pellucid.core.spec import LayerSpec, ModelSpec
+from pellucid.costs.operations import attention, embedding, experts, linear, norm
 
 _LAYER = re.compile(r"blk\.(\d+)\.(.+)")
 # Before the last attention every row counts; after it, only those whose logits are wanted.
@@ -24,6 +27,55 @@ class WeightSize:
     nbytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A weight's place: its name within a layer, that layer, and which rows come to it."""
+
+    name: str
+    weight: WeightSize
+    layer: LayerSpec | None
+    wanted_rows: bool
+
+
+class StepCosts:
+    """The least that steps of one model take, quick to ask step after step.
+
+    `weights` by GGUF's names. Layers that are alike are counted once and multiplied.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        weights: Mapping[str, WeightSize],
+        kv_dtype: str,
+        kv_lanes: int = 1,
+    ) -> None:
+        self._spec = spec
+        self._kv_form = kv_dtype, kv_lanes
+        self._parts = Counter(_part(spec, name, weight) for name, weight in weights.items())
+        self._layers = Counter(spec.layers)
+        self._of_weights = lru_cache(maxsize=1024)(self._weights_cost)
+
+    def of(self, spans: Iterable[tuple[int, int, int]]) -> Cost:
+        """The cost of spans (start, length, wanted rows)."""
+        rows = wanted = 0
+        where: list[tuple[int, int]] = []
+        for start, length, n_wanted in spans:
+            rows += length
+            wanted += n_wanted
+            where.append((start, length))
+        total = self._of_weights(rows, wanted)
+        for layer, count in self._layers.items():
+            total += attention(layer, where, *self._kv_form) * count
+        return total
+
+    def _weights_cost(self, rows: int, wanted: int) -> Cost:
+        total = Cost()
+        for part, count in self._parts.items():
+            total += _part_cost(self._spec, part, rows, wanted) * count
+        return total
+
+
 def step_cost(
     spec: ModelSpec,
     weights: Mapping[str, WeightSize],
@@ -31,42 +83,40 @@ def step_cost(
     kv_dtype: str,
     kv_lanes: int = 1,
 ) -> Cost:
-    """The least that a step over `spans` takes.
+    """The least that one step over `spans` takes; `StepCosts` for many.
 
-    `weights` by GGUF's names. Raises `BadInput` for an unknown kv_dtype.
+    Raises `BadInput` for an unknown kv_dtype.
     """
-    rows = sum(len(span.tokens) for span in spans)
-    wanted = sum(span.n_logits for span in spans)
-    total = Cost()
-    for name, weight in weights.items():
-        total += _weight_cost(spec, name, weight, rows, wanted)
-    where = [(span.start, len(span.tokens)) for span in spans]
-    for layer in spec.layers:
-        total += attention(layer, where, kv_dtype, kv_lanes)
-    return total
+    where = [(span.start, len(span.tokens), span.n_logits) for span in spans]
+    return StepCosts(spec, weights, kv_dtype, kv_lanes).of(where)
 
 
-def _weight_cost(spec: ModelSpec, name: str, weight: WeightSize, rows: int, wanted: int) -> Cost:
-    if name in _TABLES:
-        n, features = weight.shape
-        cost = embedding(rows, features, weight.nbytes // n)
-        if name == "token_embd.weight" and spec.tied_head:
-            cost += linear(wanted, features, n, weight.nbytes)
-        return cost
+def _part(spec: ModelSpec, name: str, weight: WeightSize) -> _Part:
     matched = _LAYER.fullmatch(name)
     if matched is None:
-        early = name.startswith("token_embd")  # a norm of the embedding
-        return _of_shape(name, weight, rows if early else wanted)
+        early = name.startswith("token_embd")  # the table, or a norm of the embedding
+        return _Part(name, weight, None, not early)
     index, part = int(matched[1]), matched[2]
-    if index == spec.n_layers - 1 and not _BEFORE_ATTENTION.match(part):
+    last = index == spec.n_layers - 1
+    return _Part(part, weight, spec.layers[index], last and not _BEFORE_ATTENTION.match(part))
+
+
+def _part_cost(spec: ModelSpec, part: _Part, rows: int, wanted: int) -> Cost:
+    weight, layer = part.weight, part.layer
+    if layer is None and part.name in _TABLES:
+        n, features = weight.shape
+        cost = embedding(rows, features, weight.nbytes // n)
+        if part.name == "token_embd.weight" and spec.tied_head:
+            cost += linear(wanted, features, n, weight.nbytes)
+        return cost
+    if part.wanted_rows:
         rows = wanted
-    if len(weight.shape) == 3:
-        return experts(rows, spec.layers[index], spec.d_model, weight.nbytes)
-    if part.startswith(("attn_q_norm", "attn_k_norm")):
-        layer = spec.layers[index]
-        heads = layer.n_heads if "q_norm" in part else layer.n_kv_heads
+    if layer is not None and len(weight.shape) == 3:
+        return experts(rows, layer, spec.d_model, weight.nbytes)
+    if layer is not None and part.name.startswith(("attn_q_norm", "attn_k_norm")):
+        heads = layer.n_heads if "q_norm" in part.name else layer.n_kv_heads
         return norm(rows * heads, layer.head_dim, weight.nbytes)
-    return _of_shape(part, weight, rows)
+    return _of_shape(part.name, weight, rows)
 
 
 def _of_shape(name: str, weight: WeightSize, rows: int) -> Cost:
