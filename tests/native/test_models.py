@@ -13,6 +13,7 @@ from pellucid.core.plan import Plan, Span
 from pellucid.models.registry import FAMILIES, Model
 from pellucid.ops.native import NativeOps
 from pellucid.ops.reference import ReferenceOps
+from pellucid.ops.step import lower
 from pellucid.quant.types import TensorType
 from tests.native.cases import SIMD, Float32, assert_close, same_bits
 from tests.native.families import CONFIGS, tiny_model
@@ -34,7 +35,7 @@ def hidden(model: Model, tokens: tuple[int, ...]) -> Float32:
     """Every position's final, normed row, in one step."""
     pages = tuple(range(-(-len(tokens) // 16)))
     plan = Plan((Span(0, 0, tokens, pages, len(tokens)),), 16)
-    rows = model.hidden(plan, model.ops.new_cache(model.spec, len(pages), 16))
+    rows = model.hidden(lower(plan, model.ops.new_cache(model.spec, len(pages), 16)))
     return np.array(model.ops.to_numpy(rows))
 
 

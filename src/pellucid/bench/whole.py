@@ -65,7 +65,7 @@ def measure_whole(
 def _engine(loaded: Loaded, batch: int, length: int) -> Engine:
     pages = batch * pages_for(length, PAGE_SIZE)
     prompts = max(512, batch * SHORT_CONTEXT)  # all in one step, so that all decode together
-    limits = Limits(length, batch, prompts, pages, PAGE_SIZE, True)
+    limits = Limits(length, batch, prompts, pages, PAGE_SIZE, prefix_caching=True)
     sampler_of = RowsSampler if loaded.model.ops.name == "native" else Sampler  # as LLM does
     sampler = sampler_of(tokens_of(loaded.tokenizer, loaded.model.spec.vocab_size))
     return Engine(loaded.model, loaded.tokenizer, limits, sampler)

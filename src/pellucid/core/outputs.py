@@ -43,7 +43,8 @@ class CompletionOutput:
 
 @dataclass(slots=True)
 class RequestMetrics:
-    """Times in seconds from the request's arrival."""
+    """Times in seconds from the request's arrival. `cached_tokens` of the prompt were taken from
+    the prefix cache; `preemptions` counts how often an answer had to give up its pages."""
 
     queue_time: float
     time_to_first_token: float
@@ -51,6 +52,7 @@ class RequestMetrics:
     prompt_tokens: int
     generation_tokens: int
     cached_tokens: int = 0
+    preemptions: int = 0
 
 
 @dataclass(slots=True)

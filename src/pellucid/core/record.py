@@ -1,8 +1,12 @@
-"""Records of what a step did to the pages of the KV cache, as plain data."""
+"""What a step did, as plain data: its times, its cost, its tokens, its page changes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pellucid.core.cost import Cost
 
 
 @dataclass(slots=True)
@@ -32,3 +36,47 @@ class PageCounts:
     free: int
     cached: int
     owned: int
+
+
+class SpanRecord(NamedTuple):
+    """A span that a step computed: `n_tokens` positions of a sequence from `start` on, with
+    `n_logits` rows of logits."""
+
+    sequence: int
+    start: int
+    n_tokens: int
+    n_logits: int
+
+
+class Phases(NamedTuple):
+    """Seconds of a step's parts: the plan, its arrays and page copies, the model's forward pass,
+    the choice of tokens, and what came of them (positions moved, text, increments)."""
+
+    schedule: float
+    lower: float
+    forward: float
+    sample: float
+    deliver: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One step, as it was.
+
+    number counts from 0; start is in seconds of `time.monotonic`. cost is the least that its spans
+    take. tokens: sequence id to the token chosen. n_running and n_waiting count sequences after it.
+    """
+
+    number: int
+    start: float
+    seconds: Phases
+    spans: tuple[SpanRecord, ...]
+    cost: Cost
+    changes: PageChanges
+    tokens: Mapping[int, int]
+    n_running: int
+    n_waiting: int
+
+    @property
+    def total_seconds(self) -> float:
+        return sum(self.seconds)

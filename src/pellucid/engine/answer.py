@@ -35,7 +35,11 @@ class Answer:
         self._seed = sample_seed(request.seed, index)
         self._history = History(request.prompt_token_ids)
         self._detokenizer = Detokenizer(tokenizer, params.skip_special_tokens, continuation=True)
-        self._stops = StopMatcher(params.stop, include=params.include_stop_str_in_output)
+        self._stops = (
+            StopMatcher(params.stop, include=params.include_stop_str_in_output)
+            if params.stop
+            else None
+        )
         self._matcher = None if request.grammar is None else request.grammar.start()
         ignored = params.ignore_eos and self._matcher is None
         self._eos_ids = frozenset(() if ignored else tokenizer.eos_ids)
@@ -71,48 +75,56 @@ class Answer:
         token = choice.token_id
         self.n_tokens += 1
         self._history.append(token)
-        text = self._text_of(token)
-        logprobs = self._logprobs(choice)
+        if token in self._end_ids:
+            text = self._end_text(token)
+        else:
+            text = self._detokenizer.push(token)
+            if self._stops is not None and self.n_tokens > self._request.params.min_tokens:
+                text = self._stops.push(text)
+                if self._stops.matched is not None:
+                    self.finish_reason, self._stop_reason = "stop", self._stops.matched
+            if self.finish_reason is None and self._complete(token):
+                text += self._held_back()
+        logprobs = None if choice.logprob is None else self._logprobs(choice.logprob, choice.top)
         return Increment(
             self._index, text, [token], logprobs, self.finish_reason, self._stop_reason
         )
 
     def abort(self) -> Increment:
         """It ends here, unwanted; returns the text held back."""
-        text = self._stops.push(self._detokenizer.finish()) + self._stops.finish()
         self.finish_reason = "abort"
-        return Increment(self._index, text, [], None, "abort")
+        return Increment(self._index, self._held_back(), [], None, "abort")
 
-    def _text_of(self, token: int) -> str:
-        """The text that `token` sets free; settles whether it ends the answer."""
-        params = self._request.params
-        if token in self._end_ids:
-            self.finish_reason = "stop"
-            self._stop_reason = None if token in self._eos_ids else token
-            shown = self._detokenizer.push(token) if params.include_stop_str_in_output else ""
-            return self._stops.push(shown + self._detokenizer.finish()) + self._stops.finish()
-        text = self._detokenizer.push(token)
-        if self.n_tokens > params.min_tokens:
-            text = self._stops.push(text)
-        if self._stops.matched is not None:
-            self.finish_reason, self._stop_reason = "stop", self._stops.matched
-        elif (complete := self._completed_by(token)) or self.n_tokens >= self._request.max_tokens:
-            self.finish_reason = "stop" if complete else "length"
-            text += self._stops.push(self._detokenizer.finish()) + self._stops.finish()
-        return text
+    def _end_text(self, token: int) -> str:
+        """The text that is shown when `token` ends the answer."""
+        self.finish_reason = "stop"
+        self._stop_reason = None if token in self._eos_ids else token
+        shown = self._request.params.include_stop_str_in_output
+        return self._held_back(self._detokenizer.push(token) if shown else "")
 
-    def _completed_by(self, token: int) -> bool:
-        """Whether the grammar allows nothing after `token`; if it does, the next mask is begun."""
-        if self._matcher is None:
-            return False
-        self._matcher.accept(token)
-        return self._matcher.finished
+    def _held_back(self, text: str = "") -> str:
+        """`text` and what was held back around it: no more will come."""
+        text += self._detokenizer.finish()
+        return text if self._stops is None else self._stops.push(text) + self._stops.finish()
 
-    def _logprobs(self, choice: TokenChoice) -> list[dict[int, TokenLogprob]] | None:
-        """The token's log-probability beside those of the likeliest, if they were asked for."""
-        if choice.logprob is None:
-            return None
-        entries = {entry.token_id: entry for entry in (choice.logprob, *choice.top)}
+    def _complete(self, token: int) -> bool:
+        """Whether nothing may come after `token`, by the grammar or by the limit. If the grammar
+        goes on, its next mask is begun."""
+        if self._matcher is not None:
+            self._matcher.accept(token)
+            if self._matcher.finished:
+                self.finish_reason = "stop"
+                return True
+        if self.n_tokens >= self._request.max_tokens:
+            self.finish_reason = "length"
+            return True
+        return False
+
+    def _logprobs(
+        self, chosen: TokenLogprob, top: list[TokenLogprob]
+    ) -> list[dict[int, TokenLogprob]]:
+        """The token's log-probability beside those of the likeliest."""
+        entries = {entry.token_id: entry for entry in (chosen, *top)}
         for entry in entries.values():
             entry.text = self._tokenizer.token_text(entry.token_id)
         return [entries]

@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
 
@@ -27,13 +27,16 @@ from numpy.typing import NDArray
 from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.outputs import Increment, TokenChoice
 from pellucid.core.plan import Plan
+from pellucid.core.record import Phases, StepRecord
 from pellucid.engine.answer import Answer
 from pellucid.engine.generation import Generation, Sink
+from pellucid.engine.ledger import Ledger
 from pellucid.engine.likelihoods import Likelihoods
 from pellucid.engine.probe import Probe, Scores
 from pellucid.engine.request import Request
 from pellucid.engine.stats import EngineStats
 from pellucid.models.registry import Model
+from pellucid.ops.step import Step, lower
 from pellucid.sampling import Draw, Sampler
 from pellucid.scheduling import Limits, Scheduler, Sequence
 from pellucid.text import Tokenizer
@@ -50,6 +53,10 @@ class _Job:
     sequence: Sequence
 
 
+_Chosen = tuple[_Job, TokenChoice]
+_NO_ROWS = np.empty((0, 0), np.float32)
+
+
 class Engine:
     """A model, its pages, and the sequences that run on them."""
 
@@ -62,11 +69,13 @@ class Engine:
         self._cache = _new_cache(model, limits)
         self._sampler = sampler
         self._jobs: dict[int, _Job] = {}
+        self._unstarted: dict[int, Generation] = {}  # by sequence: nothing of it was computed yet
         self._probes: dict[int, Probe] = {}
         self._ids = itertools.count()
         self._stepping = False
         self._unwanted: list[Generation] = []
-        self._steps = self._positions = self._tokens = self._requests_ended = 0
+        self._requests_ended = 0
+        self._ledger = Ledger(model)
         self._closed: PellucidError | None = None
         self._lock = threading.RLock()
 
@@ -86,6 +95,7 @@ class Engine:
     def enlist(self, generation: Generation) -> None:
         """Queue a sequence for each answer. Raises as `submit`."""
         request = generation.request
+        leader: Sequence | None = None
         with self._lock:
             self._check_open()
             try:
@@ -96,10 +106,13 @@ class Engine:
                         request.max_tokens,
                         priority=request.priority,
                         salt=request.salt,
+                        sibling_of=leader,
                     )
                     self.scheduler.add(sequence)
                     generation.sequences.append(sequence)
                     self._jobs[sequence.id] = _Job(generation, answer, sequence)
+                    self._unstarted[sequence.id] = generation
+                    leader = leader or sequence
             except BaseException:
                 self._end(generation)
                 raise
@@ -122,30 +135,46 @@ class Engine:
     def step(self) -> bool:
         """Compute what the scheduler plans next, for all requests; False if that is nothing."""
         with self._lock:
+            start = time.monotonic()
             plan = self.scheduler.plan()
             if not plan.spans:
                 return False
             self._stepping = True
             try:
-                self._run(plan)
+                self._run(plan, start)
             finally:
                 self._stepping = False
                 while self._unwanted:
                     self._end(self._unwanted.pop())
             return True
 
+    @property
+    def records(self) -> Collection[StepRecord]:
+        """The records of the last steps, oldest first."""
+        return self._ledger.records
+
+    def subscribe(self, subscriber: Callable[[StepRecord], object]) -> Callable[[], None]:
+        """Have `subscriber` called with the record of each step from now on, in the thread that
+        runs the engine; what it raises is logged, and ends it. The result ends it too."""
+        return self._ledger.subscribe(subscriber)
+
     def stats(self) -> EngineStats:
         """What there is now, and what was counted; for any thread."""
-        scheduler = self.scheduler
+        scheduler, ledger = self.scheduler, self._ledger
+        pages = scheduler.page_counts()
         return EngineStats(
-            scheduler.n_running,
-            scheduler.n_waiting,
-            scheduler.limits.n_pages,
-            scheduler.page_counts().free,
-            self._steps,
-            self._positions,
-            self._tokens,
-            self._requests_ended,
+            running_sequences=scheduler.n_running,
+            waiting_sequences=scheduler.n_waiting,
+            pages_free=pages.free,
+            pages_cached=pages.cached,
+            pages_owned=pages.owned,
+            prefix_queries=scheduler.prefix_queries,
+            prefix_hits=scheduler.prefix_hits,
+            steps=ledger.steps,
+            positions_computed=ledger.positions,
+            tokens_generated=ledger.tokens,
+            requests_ended=self._requests_ended,
+            preemptions=ledger.preemptions,
         )
 
     @property
@@ -217,36 +246,52 @@ class Engine:
         if self._closed is not None:
             raise self._closed
 
-    def _run(self, plan: Plan) -> None:
-        self._mark_started(plan)
+    def _run(self, plan: Plan, start: float) -> None:
+        changes, planned = self.scheduler.changes, time.monotonic()
+        if self._unstarted:
+            self._mark_started(plan, start)
+        if plan.copies:
+            self.model.ops.copy_pages(self._cache, plan.copies)
         scored, hidden = self._apart(plan)
+        scored_step, hidden_step = lower(scored, self._cache), lower(hidden, self._cache)
+        lowered = time.monotonic()
         if hidden.spans:
-            self._keep(hidden, self._hidden(hidden))
-        choices = self._choose(scored, self._forward(scored)) if scored.spans else {}
-        tokens = {sequence: (choice.token_id,) for sequence, choice in choices.items()}
+            self._keep(hidden, self._hidden(hidden_step))
+        logits = self._forward(scored_step) if scored.spans else _NO_ROWS
+        computed = time.monotonic()
+        chosen = self._choose(scored, logits)
+        tokens = {job.sequence.id: choice.token_id for job, choice in chosen}
+        sampled = time.monotonic()
         try:
-            self.scheduler.apply(plan, tokens)
-            self._deliver(choices)
-            self._steps += 1
-            self._positions += plan.n_tokens
-            self._tokens += len(tokens)
+            self.scheduler.apply(plan, {sequence: (token,) for sequence, token in tokens.items()})
+            self._deliver(chosen)
         except BaseException:
             # Positions may have moved without their tokens: no request can be trusted to go on.
             self.fail_all(PellucidError("interrupted in the middle of a step: ask again"))
             raise
+        seconds = Phases(
+            planned - start,
+            lowered - planned,
+            computed - lowered,
+            sampled - computed,
+            time.monotonic() - sampled,
+        )
+        n_running, n_waiting = self.scheduler.n_running, self.scheduler.n_waiting
+        self._ledger.enter(start, seconds, plan, changes, tokens, n_running, n_waiting)
 
     def _end(self, generation: Generation) -> None:
         for sequence in generation.sequences:
             job = self._jobs.pop(sequence.id, None)
+            self._unstarted.pop(sequence.id, None)
             self.scheduler.finish(sequence)
             if job is not None:
                 self._give(generation, job.answer.abort(), time.monotonic())
 
-    def _mark_started(self, plan: Plan) -> None:
-        now = time.monotonic()
+    def _mark_started(self, plan: Plan, now: float) -> None:
         for span in plan.spans:
-            if span.sequence in self._jobs:
-                self._jobs[span.sequence].generation.mark_started(now)
+            generation = self._unstarted.pop(span.sequence, None)
+            if generation is not None:
+                generation.mark_started(now)
 
     def _apart(self, plan: Plan) -> tuple[Plan, Plan]:
         """What gives logits, and what gives hidden rows: a forward pass each."""
@@ -259,56 +304,58 @@ class Engine:
         ]
         return Plan(parts[0], plan.page_size), Plan(parts[1], plan.page_size)
 
-    def _forward(self, plan: Plan) -> Float32:
-        with np.errstate(all="ignore"):  # scores that are not numbers are refused by the sampler
-            return self.model.ops.to_numpy(self.model.forward(plan, self._cache))
+    def _forward(self, step: Step) -> Float32:
+        return self.model.ops.to_numpy(self.model.logits(step))
 
-    def _hidden(self, plan: Plan) -> Float32:
-        with np.errstate(all="ignore"):
-            return self.model.ops.to_numpy(self.model.hidden(plan, self._cache))
+    def _hidden(self, step: Step) -> Float32:
+        return self.model.ops.to_numpy(self.model.hidden(step))
 
-    def _choose(self, plan: Plan, logits: Float32) -> dict[int, TokenChoice]:
-        """A choice for each sequence that has its logits, sequence id to choice."""
+    def _choose(self, plan: Plan, logits: Float32) -> list[_Chosen]:
+        """A token for each sequence that has its last logits."""
         if self._probes:
             self._keep(plan, logits)
-        waiting: list[int] = []
-        rows: list[int] = []  # of the waiting sequences' last logits
-        row = 0
+        jobs = self._jobs
+        waiting: list[_Job] = []
+        rows: list[int] = []
+        row = -1
         for span in plan.spans:
             row += span.n_logits
-            if span.n_logits and span.sequence in self._jobs:
-                waiting.append(span.sequence)
-                rows.append(row - 1)
-        drawing, draws = self._draws(dict(zip(waiting, rows, strict=True)))
-        choices: dict[int, TokenChoice] = {}
-        for sequence, choice in zip(
-            drawing, self._sampler.choose_rows(logits, list(drawing.values()), draws), strict=True
-        ):
-            if isinstance(choice, PellucidError):
-                self._fail(sequence, choice)
+            job = jobs.get(span.sequence)
+            if job is not None and span.n_logits:
+                waiting.append(job)
+                rows.append(row)
+        drawing, at, draws = self._draws(waiting, rows)
+        choices = self._sampler.choose_rows(logits, at, draws)
+        chosen: list[_Chosen] = []
+        for job, choice in zip(drawing, choices, strict=True):
+            if isinstance(choice, TokenChoice):
+                chosen.append((job, choice))
             else:
-                choices[sequence] = choice
-        return {sequence: choices[sequence] for sequence in choices if sequence in self._jobs}
+                self._fail(job, choice)
+        if len(chosen) == len(waiting):
+            return chosen
+        return [pair for pair in chosen if pair[0].sequence.id in jobs]
 
-    def _draws(self, rows: dict[int, int]) -> tuple[dict[int, int], list[Draw]]:
-        """Of `rows`, sequence id to row, those that can draw; and their draws."""
-        drawing: dict[int, int] = {}
-        draws: list[Draw] = []
-        for sequence, row in rows.items():
-            job = self._jobs.get(sequence)
-            if job is None:  # a sibling's trouble ended its request
-                continue
-            try:
-                draws.append(job.answer.draw())
-                drawing[sequence] = row
-            except PellucidError as error:  # its grammar cannot be followed
-                self._fail(sequence, error)
-        return drawing, draws
+    def _draws(self, jobs: list[_Job], rows: list[int]) -> tuple[list[_Job], list[int], list[Draw]]:
+        """Of `jobs` and their rows those that can draw; and their draws."""
+        try:
+            return jobs, rows, [job.answer.draw() for job in jobs]
+        except PellucidError:  # a grammar cannot be followed: one by one, to see whose
+            drawing: list[_Job] = []
+            at: list[int] = []
+            draws: list[Draw] = []
+            for job, row in zip(jobs, rows, strict=True):
+                try:
+                    draws.append(job.answer.draw())
+                    drawing.append(job)
+                    at.append(row)
+                except PellucidError as error:
+                    self._fail(job, error)
+            return drawing, at, draws
 
-    def _fail(self, sequence: int, error: PellucidError) -> None:
-        """End the request of `sequence`, and no other, with its own trouble."""
-        job = self._jobs.get(sequence)
-        if job is not None:  # a sibling's trouble may have ended it
+    def _fail(self, job: _Job, error: PellucidError) -> None:
+        """End the request, and no other, with its own trouble."""
+        if job.sequence.id in self._jobs:  # a sibling's trouble may have ended it
             job.generation.fail(error)
             self._end(job.generation)
 
@@ -323,19 +370,18 @@ class Engine:
                 if probe.finished:
                     self.stop_probe(probe)
 
-    def _deliver(self, choices: dict[int, TokenChoice]) -> None:
+    def _deliver(self, chosen: list[_Chosen]) -> None:
         now = time.monotonic()
-        for sequence_id, choice in choices.items():
-            job = self._jobs.get(sequence_id)
-            if job is None:  # another answer of its request failed in this step
+        for job, choice in chosen:
+            if job.sequence.id not in self._jobs:  # a sibling's trouble ended its request
                 continue
             try:
                 increment = job.answer.take(choice)
             except PellucidError as error:  # its grammar cannot be followed
-                self._fail(sequence_id, error)
+                self._fail(job, error)
                 continue
-            if job.answer.finished:
-                del self._jobs[sequence_id]
+            if increment.finish_reason is not None:
+                del self._jobs[job.sequence.id]
                 self.scheduler.finish(job.sequence)
             self._give(job.generation, increment, now)
 

@@ -76,4 +76,6 @@ class Generation:
             since_arrival(now),
             len(self.request.prompt_token_ids),
             sum(answer.n_tokens for answer in self.answers),
+            self.sequences[0].cached_tokens if self.sequences else 0,
+            sum(sequence.n_preemptions for sequence in self.sequences),
         )

@@ -123,6 +123,17 @@ def pair_params(
     return list(given)
 
 
+def pair_priorities(given: Sequence[int] | None, n_prompts: int) -> Sequence[int]:
+    """A priority for each prompt, 0 unless given. Raises `BadInput` at a miscount."""
+    if given is None:
+        return [0] * n_prompts
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+        raise BadInput(f"priority must be a list of whole numbers, not {given!r}")
+    if len(given) != n_prompts:
+        raise BadInput(f"{len(given)} priorities for {n_prompts} prompts: give one for each")
+    return given
+
+
 def _one_each(given: Any) -> Sequence[Any]:
     """The prompts in what may be one or many."""
     if isinstance(given, str | Mapping) or _is_ids(given):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,14 +16,16 @@ from pellucid.core.errors import BadInput
 from pellucid.core.outputs import EmbeddingOutput, RequestOutput
 from pellucid.core.params import SamplingParams
 from pellucid.core.spec import ModelSpec
+from pellucid.engine.bar import no_bar, progress_bar
 from pellucid.engine.conversation import Layout, Message
 from pellucid.engine.engine import Engine
 from pellucid.engine.frontend import Frontend
 from pellucid.engine.gathered import Gathered
 from pellucid.engine.generation import Generation
-from pellucid.engine.inputs import Prompt, pair_params
+from pellucid.engine.inputs import Prompt, pair_params, pair_priorities
 from pellucid.engine.loading import load, tokens_of
 from pellucid.engine.probe import Pooled
+from pellucid.engine.request import Request
 from pellucid.engine.sizing import Asked
 from pellucid.engine.stream import Stream
 from pellucid.hub import DEFAULT_MODEL, Progress, SilentProgress, resolve
@@ -40,13 +43,14 @@ class LLM:
     None is the model's own context, cut to what the KV pool can hold. max_num_seqs: answers that
     run at once. max_num_batched_tokens: positions of one step; longer prompts go in chunks.
     page_size: positions of a KV page. kv_cache: False computes every sequence anew for each
-    token, the naive loop. kv_cache_memory_bytes: what the KV pool may take; None is half of the
-    memory that the weights leave. kv_cache_dtype, threads: None is the backend's choice. offline:
-    never fetch. seed: makes requests without a seed repeatable. progress: told what is fetched,
-    loaded and decided.
+    token, the naive loop. enable_prefix_caching: keep the pages of what was computed, and take them
+    for prompts that begin the same. policy: "continuous" batching, or "static": no request starts
+    while others run, the yardstick. kv_cache_memory_bytes: what the KV pool may take; None is half
+    of the memory that the weights leave. kv_cache_dtype, threads: None is the backend's choice.
+    offline: never fetch. seed: makes requests without a seed repeatable. progress: told what is
+    fetched, loaded and decided.
 
-    `enable_prefix_caching`, `quantization` and `speculative` take only the value that means what
-    happens anyway.
+    `quantization` and `speculative` take only the value that means what happens anyway.
 
     Raises `BadInput` (or a subclass) for an argument or a model that cannot be honoured,
     `FetchError` when the model cannot be fetched.
@@ -64,7 +68,8 @@ class LLM:
         kv_cache: bool = True,
         kv_cache_memory_bytes: int | None = None,
         kv_cache_dtype: str | None = None,
-        enable_prefix_caching: bool = False,
+        enable_prefix_caching: bool = True,
+        policy: str = "continuous",
         quantization: str | None = None,
         speculative: Mapping[str, Any] | None = None,
         threads: int | None = None,
@@ -74,13 +79,15 @@ class LLM:
         **unknown: Any,
     ) -> None:
         _refuse_unknown(unknown)
-        _refuse_later(enable_prefix_caching, quantization, speculative)
+        _refuse_later(quantization, speculative)
         asked = Asked(
             max_model_len,
             max_num_seqs,
             max_num_batched_tokens,
             page_size,
             _flag("kv_cache", kv_cache),
+            _flag("enable_prefix_caching", enable_prefix_caching),
+            policy,
         )
         asked.check()
         budget = _count("kv_cache_memory_bytes", kv_cache_memory_bytes)
@@ -111,18 +118,29 @@ class LLM:
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         parse_special: bool = False,
+        priority: Sequence[int] | None = None,
+        cache_salt: str | None = None,
+        use_tqdm: bool = False,
     ) -> list[RequestOutput]:
         """Answers to one prompt or many, in their order.
 
         A prompt is a string, `{"prompt": ...}`, `{"prompt_token_ids": [...]}` or a list of ids.
         `sampling_params`: one for all or one each; None is `get_default_sampling_params()`.
         `parse_special`: control tokens spelled in a string are read as such, not as text.
+        `priority`: one number for each prompt, lower ones run first. Prompts of different
+        `cache_salt` share no pages. `use_tqdm`: a progress bar on standard error.
 
         Raises `PromptTooLong` or `BadInput` before anything is computed, `PellucidError` if the
         model breaks down.
         """
         checked = self.front.inputs.prompts(prompts, parse_special)
-        return self._run(checked, sampling_params)
+        return self._run(
+            checked,
+            sampling_params,
+            priority=priority,
+            cache_salt=cache_salt,
+            use_tqdm=use_tqdm,
+        )
 
     def chat(
         self,
@@ -133,6 +151,7 @@ class LLM:
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        use_tqdm: bool = False,
     ) -> list[RequestOutput]:
         """Answers to one conversation or many, through the model's chat template.
 
@@ -151,13 +170,15 @@ class LLM:
             self.front.conversation(conversation, layout)
             for conversation in (messages if many else [messages])
         ]
-        return self._run(prompts, sampling_params)
+        return self._run(prompts, sampling_params, use_tqdm=use_tqdm)
 
     def stream(
         self,
         prompt: str | Mapping[str, Any] | Sequence[Any],
         sampling_params: SamplingParams | None = None,
         *,
+        priority: int = 0,
+        cache_salt: str | None = None,
         parse_special: bool = False,
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
@@ -171,7 +192,9 @@ class LLM:
         """
         layout = Layout(tools, add_generation_prompt, continue_final_message, chat_template_kwargs)
         checked = self.front.prompt(prompt, layout, parse_special)
-        request = self.front.request(checked, sampling_params)
+        request = self.front.request(
+            checked, sampling_params, priority=priority, cache_salt=cache_salt
+        )
         return Stream(self.engine, request)
 
     def embed(
@@ -242,25 +265,47 @@ class LLM:
         self,
         prompts: list[Prompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None,
+        *,
+        priority: Sequence[int] | None = None,
+        cache_salt: str | None = None,
+        use_tqdm: bool = False,
     ) -> list[RequestOutput]:
         each = pair_params(sampling_params, self.front.defaults, len(prompts))
+        ranks = pair_priorities(priority, len(prompts))
         requests = [
-            self.front.request(prompt, params) for prompt, params in zip(prompts, each, strict=True)
+            self.front.request(prompt, params, priority=rank, cache_salt=cache_salt)
+            for prompt, params, rank in zip(prompts, each, ranks, strict=True)
         ]
         engine = self.engine
-        results = [Gathered(request) for request in requests]
-        generations: list[Generation] = []
-        try:
-            for request, result in zip(requests, results, strict=True):
-                generations.append(engine.submit(request, result))
-            for generation, result in zip(generations, results, strict=True):
-                engine.run_until(lambda: generation.finished)  # noqa: B023 - called before the next
-                if result.error is not None:
-                    raise result.error
-            return [result.output() for result in results]
-        finally:
-            for generation in generations:
-                engine.abort(generation)
+        bar = progress_bar(engine, len(requests)) if use_tqdm else no_bar()
+        with bar as ended:
+            return _answers(engine, requests, ended)
+
+
+def _answers(
+    engine: Engine, requests: list[Request], ended: Callable[[], None]
+) -> list[RequestOutput]:
+    """What came of each request, in their order; `ended` is called as each one ends."""
+    running: deque[tuple[Generation, Gathered]] = deque()
+    outputs: list[RequestOutput] = []
+    try:
+        for request in requests:
+            result = Gathered(request)
+            generation = engine.prepare(request, result)
+            generation.on_end = ended
+            running.append((generation, result))
+            engine.enlist(generation)
+        while running:
+            generation, result = running[0]
+            engine.run_until(lambda: generation.finished)  # noqa: B023 - called before the next
+            if result.error is not None:
+                raise result.error
+            outputs.append(result.output())
+            running.popleft()
+        return outputs
+    finally:
+        for generation, _ in running:
+            engine.abort(generation)
 
 
 def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
@@ -268,19 +313,11 @@ def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
         raise BadInput(f"LLM has no argument {', '.join(sorted(unknown))}: leave it out")
 
 
-def _refuse_later(
-    enable_prefix_caching: bool,
-    quantization: str | None,
-    speculative: Mapping[str, Any] | None,
-) -> None:
+def _refuse_later(quantization: str | None, speculative: Mapping[str, Any] | None) -> None:
     """What no backend here can honour must not be ignored."""
-    for name, value, neutral in (
-        ("enable_prefix_caching", enable_prefix_caching, False),
-        ("quantization", quantization, None),
-        ("speculative", speculative, None),
-    ):
-        if value is not neutral:
-            raise BadInput(f"{name}={value!r} is not implemented: leave it at {neutral!r}")
+    for name, value in ("quantization", quantization), ("speculative", speculative):
+        if value is not None:
+            raise BadInput(f"{name}={value!r} is not implemented: leave it at None")
 
 
 def _flag(name: str, value: bool) -> bool:

@@ -94,11 +94,11 @@ class Pooled(Probe):
         self._n_summed = 0
 
     def _take(self, end: int, rows: Float32) -> None:
-        if end <= self._n_summed:  # a step that was interrupted is computed again
-            return
-        for row in rows:  # one by one: the order, and so the sum, is that of the positions
+        fresh = max(0, end - self._n_summed)  # the others were seen before a preemption
+        # One by one: the order, and so the sum, is that of the positions.
+        for row in rows[max(0, len(rows) - fresh) :]:
             self._sum += row
-        self._n_summed = end
+        self._n_summed = max(self._n_summed, end)
 
     def vector(self) -> list[float]:
         """The vector. Raises `PellucidError` if the model's rows are no numbers."""

@@ -23,6 +23,8 @@ class Asked:
     max_num_batched_tokens: int | None = None
     page_size: int = 16
     kv_cache: bool = True
+    prefix_caching: bool = True
+    policy: str = "continuous"
 
     def check(self) -> None:
         """Raises `BadInput` naming a count that is none."""
@@ -63,7 +65,16 @@ def limits_for(
     batched = asked.max_num_batched_tokens or max(MAX_NUM_BATCHED_TOKENS, asked.max_num_seqs or 0)
     n_seqs = asked.max_num_seqs or min(MAX_NUM_SEQS, batched)
     n_pages = min(affordable, n_seqs * needed)
-    return Limits(length, n_seqs, batched, n_pages, asked.page_size, asked.kv_cache)
+    return Limits(
+        length,
+        n_seqs,
+        batched,
+        n_pages,
+        asked.page_size,
+        asked.kv_cache,
+        asked.prefix_caching,
+        asked.policy,
+    )
 
 
 def describe(spec: ModelSpec, limits: Limits, kv_dtype: str, kv_lanes: int = 1) -> str:

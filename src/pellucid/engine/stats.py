@@ -9,14 +9,20 @@ from dataclasses import dataclass
 class EngineStats:
     """What there is at the moment, and what was counted since the engine began.
 
-    requests_ended counts requests, not answers; steps that failed are not counted.
+    Pages are free, kept by the prefix cache alone, or owned by sequences. prefix_queries counts the
+    tokens of prompts that were looked up in the prefix cache, prefix_hits those found there.
+    requests_ended counts requests, not answers; a step that failed counts nowhere.
     """
 
     running_sequences: int
     waiting_sequences: int
-    pages: int
     pages_free: int
+    pages_cached: int
+    pages_owned: int
+    prefix_queries: int
+    prefix_hits: int
     steps: int
     positions_computed: int
     tokens_generated: int
     requests_ended: int
+    preemptions: int

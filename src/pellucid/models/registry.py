@@ -103,13 +103,17 @@ class Model:
 
     def forward(self, plan: Plan, cache: object) -> Array:
         """Logits [R, vocabulary] of the positions that `plan` asks for, in its order."""
-        return self._logits(lower(plan, cache))
+        return self.logits(lower(plan, cache))
 
-    def hidden(self, plan: Plan, cache: object) -> Array:
-        """What the logits would be read from: final, normed rows [R, d] of those positions."""
+    def logits(self, step: Step) -> Array:
+        """The same, of a plan that was lowered."""
+        return self._logits(step)
+
+    def hidden(self, step: Step) -> Array:
+        """What the logits would be read from: final, normed rows [R, d]."""
         if not self._hidden:  # few models are asked for it: compiled when one is
             self._hidden.append(self.ops.compile(self._of_hidden))
-        return self._hidden[0](lower(plan, cache))
+        return self._hidden[0](step)
 
     def _of_logits(self, step: Step) -> Array:
         return head(self.ops, self.spec, self.weights, self._of_hidden(step))

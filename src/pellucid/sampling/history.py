@@ -11,27 +11,34 @@ from numpy.typing import NDArray
 
 
 class History:
-    """The tokens of a prompt, and those of its answer with their counts."""
+    """The tokens of a prompt, and those of its answer; counted when something asks."""
 
     def __init__(self, prompt: Sequence[int]) -> None:
         self._prompt = prompt
-        self._counts: Counter[int] = Counter()
-        self.generated = 0
+        self._answer: list[int] = []
+        self._counts: Counter[int] = Counter()  # of the tokens before `_counted`
+        self._counted = 0
+
+    @property
+    def generated(self) -> int:
+        """Tokens of the answer."""
+        return len(self._answer)
 
     def append(self, token: int) -> None:
         """Another token of the answer."""
-        self._counts[token] += 1
-        self.generated += 1
+        self._answer.append(token)
 
     def seen(self) -> NDArray[np.int64]:
         """Ids in prompt or answer, each once, ascending."""
         return np.union1d(self._prompt_ids, self.output()[0])
 
+    def output(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Ids in the answer, each once, and how often each stands there."""
+        self._counts.update(self._answer[self._counted :])
+        self._counted = len(self._answer)
+        ids = np.fromiter(self._counts.keys(), np.int64, len(self._counts))
+        return ids, np.fromiter(self._counts.values(), np.float64, len(self._counts))
+
     @cached_property
     def _prompt_ids(self) -> NDArray[np.int64]:
         return np.unique(np.asarray(self._prompt, np.int64))
-
-    def output(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Ids in the answer, each once, and how often each stands there."""
-        ids = np.fromiter(self._counts.keys(), np.int64, len(self._counts))
-        return ids, np.fromiter(self._counts.values(), np.float64, len(self._counts))

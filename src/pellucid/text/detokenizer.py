@@ -27,9 +27,18 @@ class Detokenizer:
         self._skip_special = skip_special_tokens
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._strip_space = tokenizer.vocabulary.strip_prefix_space and not continuation
+        self._between = not self._strip_space  # a token that comes now gives what it always gives
+        self._known = tokenizer.shown_texts(skip_special_tokens)
 
     def push(self, token_id: int) -> str:
         """The text that `token_id` completes, often empty. Raises `BadInput` at an unknown id."""
+        if self._between:
+            known = self._known.get(token_id)
+            if known is not None:
+                return known
+        return self._decode(token_id)
+
+    def _decode(self, token_id: int) -> str:
         self._tokenizer.check_id(token_id)
         vocabulary = self._tokenizer.vocabulary
         if self._skip_special and vocabulary.is_special(token_id):
@@ -38,7 +47,14 @@ class Detokenizer:
         if self._strip_space and data:
             self._strip_space = False
             data = data.removeprefix(b" ")
-        return self._decoder.decode(data)
+        text = self._decoder.decode(data)
+        alone, self._between = (
+            self._between,
+            not self._strip_space and not self._decoder.getstate()[0],
+        )
+        if alone and self._between:
+            self._known[token_id] = text
+        return text
 
     def finish(self) -> str:
         """What was held back: U+FFFD for an unfinished character."""

@@ -22,6 +22,14 @@ class StopMatcher:
             raise BadInput("stop strings must be non-empty strings")
         self._stops = tuple(dict.fromkeys(stops))
         self._include = include
+        self._ends = {stop[-1] for stop in self._stops}
+        self._chars = set().union(*self._stops)
+        longest = max(map(len, self._stops), default=1)
+        # By length, the proper beginnings of stop strings.
+        self._starts = [
+            tuple({stop[:length] for stop in self._stops if length < len(stop)})
+            for length in range(longest)
+        ]
         self._held = ""
         self.matched: str | None = None
         """The stop string that was found."""
@@ -31,7 +39,7 @@ class StopMatcher:
         if self.matched is not None:
             return ""
         self._held += text
-        found = self._find()
+        found = None if self._ends.isdisjoint(text) else self._find()
         if found is not None:
             start, self.matched = found
             shown = self._held[: start + len(self.matched) * self._include]
@@ -59,10 +67,9 @@ class StopMatcher:
 
     def _possible_start(self) -> int:
         """Length of the longest tail that is the beginning of a stop string."""
-        longest = max(map(len, self._stops), default=1)
-        for length in range(min(longest - 1, len(self._held)), 0, -1):
-            if self._held.endswith(
-                tuple(stop[:length] for stop in self._stops if length < len(stop))
-            ):
+        if not self._held or self._held[-1] not in self._chars:
+            return 0
+        for length in range(min(len(self._starts) - 1, len(self._held)), 0, -1):
+            if self._held.endswith(self._starts[length]):
                 return length
         return 0

@@ -67,6 +67,7 @@ class Tokenizer:
         self._encoder = encoder
         self._user_defined = tuple(user_defined)
         self._control = tuple(control)
+        self._shown_texts: tuple[dict[int, str], dict[int, str]] = {}, {}
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, object], path: str | Path) -> Tokenizer:
@@ -227,6 +228,11 @@ class Tokenizer:
     def token_text(self, token_id: int) -> str:
         """The token as text, U+FFFD where it is part of a character."""
         return self.token_bytes(token_id).decode("utf-8", "replace")
+
+    def shown_texts(self, skip_special_tokens: bool) -> dict[int, str]:
+        """What ids were found to show where no half a character precedes them, so that it need not
+        be decoded again. Detokenizers share it."""
+        return self._shown_texts[skip_special_tokens]
 
     def check_id(self, token_id: int) -> None:
         if not 0 <= token_id < self.vocab_size:

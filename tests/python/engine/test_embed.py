@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pellucid import LLM, AsyncLLM, BadInput, PellucidError, PromptTooLong, SamplingParams
 from pellucid.core.plan import Plan, Span
 from pellucid.models.parts import head
+from pellucid.ops.step import lower
 from tests.python.engine.conftest import DEFAULTS
 from tests.python.engine.tiny import CONTEXT
 from tests.python.engine.traffic import MakeLLM, tokens
@@ -25,7 +26,7 @@ def hidden_rows(llm: LLM, prompt: list[int]) -> np.ndarray:
     """Every position's row, from the model itself."""
     model = llm.engine.model
     plan = Plan((Span(0, 0, tuple(prompt), (0,), len(prompt)),), CONTEXT)
-    rows = model.hidden(plan, model.ops.new_cache(model.spec, 1, CONTEXT))
+    rows = model.hidden(lower(plan, model.ops.new_cache(model.spec, 1, CONTEXT)))
     return np.array(model.ops.to_numpy(rows))
 
 
@@ -104,8 +105,8 @@ def test_what_cannot_be_embedded_is_refused(llm: LLM, monkeypatch: pytest.Monkey
     assert len(llm.embed([[1] * CONTEXT])[0].embedding) == llm.spec.d_model
     hidden = llm.engine._hidden
 
-    def broken(plan: Any) -> Any:
-        return hidden(plan) * float("nan")
+    def broken(step: Any) -> Any:
+        return hidden(step) * float("nan")
 
     monkeypatch.setattr(llm.engine, "_hidden", broken)
     with pytest.raises(PellucidError, match="hidden states are no numbers"):

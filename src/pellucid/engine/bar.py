@@ -1,0 +1,59 @@
+"""A progress bar over many requests, on standard error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pellucid.core.record import StepRecord
+from pellucid.engine.engine import Engine
+
+
+@contextmanager
+def no_bar() -> Iterator[Callable[[], None]]:
+    """Shows nothing."""
+    yield lambda: None
+
+
+@contextmanager
+def progress_bar(engine: Engine, n_requests: int) -> Iterator[Callable[[], None]]:
+    """How many of `n_requests` have ended, and tokens a second: read of prompts, and written.
+
+    The function it gives is called when a request ends.
+    """
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("answers"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("read {task.fields[read]:.0f} tok/s, wrote {task.fields[written]:.0f} tok/s"),
+    )
+    with Progress(*columns, console=Console(stderr=True), refresh_per_second=4) as shown:
+        task = shown.add_task("", total=n_requests, read=0.0, written=0.0)
+        begin = time.monotonic()
+        read = written = 0
+
+        def count(record: StepRecord) -> None:
+            nonlocal read, written
+            written += len(record.tokens)
+            read += sum(span.n_tokens for span in record.spans if span.n_tokens > 1)
+            seconds = time.monotonic() - begin
+            shown.update(task, read=read / seconds, written=written / seconds)
+
+        unsubscribe = engine.subscribe(count)
+        try:
+            yield lambda: shown.advance(task)
+        finally:
+            unsubscribe()

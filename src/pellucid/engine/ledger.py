@@ -1,0 +1,84 @@
+"""Ledger: the records of an engine's steps, and its counts."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from pellucid.core.plan import Plan
+from pellucid.core.record import PageChanges, Phases, SpanRecord, StepRecord
+from pellucid.costs import StepCosts, WeightSize
+from pellucid.models.registry import Model
+
+logger = logging.getLogger("pellucid")
+
+Subscriber = Callable[[StepRecord], object]
+
+KEPT = 512
+
+
+class Ledger:
+    """Keeps the last `KEPT` records, and hands each to whoever subscribed.
+
+    Subscribers are called in the thread that runs the engine, between two steps; one that raises is
+    logged and called no more.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.records: deque[StepRecord] = deque(maxlen=KEPT)
+        self.steps = 0
+        self.positions = 0
+        self.tokens = 0
+        self.preemptions = 0
+        sizes = {
+            name: WeightSize(tuple(weight.shape), int(weight.nbytes))
+            for name, weight in model.weights.items()
+        }
+        self._costs = StepCosts(model.spec, sizes, model.ops.kv_dtype, model.ops.kv_lanes)
+        self._subscribers: list[Subscriber] = []
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Call `subscriber` with each record from now on; the result ends that."""
+        self._subscribers.append(subscriber)
+        return lambda: self._drop(subscriber)
+
+    def enter(
+        self,
+        start: float,
+        seconds: Phases,
+        plan: Plan,
+        changes: PageChanges,
+        tokens: dict[int, int],
+        n_running: int,
+        n_waiting: int,
+    ) -> None:
+        """A step is done."""
+        spans = tuple(
+            [
+                SpanRecord(sequence, begin, len(given), n_logits)
+                for sequence, begin, given, _, n_logits in plan.spans
+            ]
+        )
+        cost = self._costs.of([span[1:] for span in spans])
+        record = StepRecord(
+            self.steps, start, seconds, spans, cost, changes, tokens, n_running, n_waiting
+        )
+        self.records.append(record)
+        self.steps += 1
+        self.positions += sum([span.n_tokens for span in spans])
+        self.tokens += len(tokens)
+        self.preemptions += len(changes.preempted)
+        for subscriber in tuple(self._subscribers):
+            self._tell(subscriber, record)
+
+    def _tell(self, subscriber: Subscriber, record: StepRecord) -> None:
+        try:
+            subscriber(record)
+        except Exception:
+            logger.exception("a subscriber to the steps' records failed")
+            self._drop(subscriber)
+
+    def _drop(self, subscriber: Subscriber) -> None:
+        if subscriber in self._subscribers:
+            self._subscribers.remove(subscriber)
