@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import weakref
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,10 +21,10 @@ from pellucid.engine.async_stream import Arrivals, AsyncStream
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.engine import Engine
 from pellucid.engine.frontend import salt_of
-from pellucid.engine.generation import Generation
+from pellucid.engine.generation import Generation, Sink
 from pellucid.engine.likelihoods import Entries
 from pellucid.engine.llm import LLM
-from pellucid.engine.outbox import Line, Outbox
+from pellucid.engine.outbox import Flushed, Line, Outbox
 from pellucid.engine.probe import Pooled, Probe, Scores
 from pellucid.engine.request import Request
 from pellucid.engine.runner import Runner
@@ -147,16 +147,30 @@ class AsyncLLM:
         Raises `BadInput` for an id that another request of the moment has, and when this AsyncLLM
         is closed; `PellucidError` when the engine has broken down.
         """
-        self._check_open()
         arrivals = Arrivals()
         line = self._line(arrivals.receive)
-        generation = self._engine.prepare(request, line)
+        line.cut = self.submit(request, line)
+        return AsyncStream(request, arrivals, functools.partial(self.post, line.cut))
+
+    def submit(self, request: Request, sink: Sink) -> Callable[[], None]:
+        """Have the engine answer `request`; in its thread, what comes goes to `sink`. Returns what
+        ends the request, for `post`. Raises as `start`."""
+        self._check_open()
+        generation = self._engine.prepare(request, sink)
         if self._active.setdefault(request.id, generation) is not generation:
             raise BadInput(f"request_id {request.id!r} is taken by a request that is running")
         generation.on_end = functools.partial(self._active.pop, request.id, None)
-        line.cut = functools.partial(self._engine.abort, generation)
-        self._runner.post(functools.partial(_enlist, self._engine, generation))
-        return AsyncStream(request, arrivals, functools.partial(self._runner.post, line.cut))
+        self.post(functools.partial(_enlist, self._engine, generation))
+        return functools.partial(self._engine.abort, generation)
+
+    def post(self, action: Callable[[], None]) -> None:
+        """Have `action` done between two steps, in the engine's thread. Waits for nothing."""
+        self._runner.post(action)
+
+    @property
+    def unsent(self) -> list[Flushed]:
+        """Whatever is put here in the engine's thread is flushed at the end of the step."""
+        return self._runner.unsent
 
     async def generate(
         self,

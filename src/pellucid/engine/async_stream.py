@@ -21,8 +21,15 @@ from pellucid.engine.request import Request
 Letter = Increment | PellucidError
 
 
+# Increments that may lie unread before they are joined.
+_UNJOINED = 64
+
+
 class Arrivals:
-    """What has come of one request and was not looked at. Belongs to one event loop."""
+    """What has come of one request and was not looked at. Belongs to one event loop.
+
+    Increments that nobody reads are joined, so that what lies here is bounded by the answer.
+    """
 
     def __init__(self) -> None:
         self.letters: deque[Letter] = deque()
@@ -30,9 +37,24 @@ class Arrivals:
 
     def receive(self, letter: Letter) -> None:
         """In the event loop: an increment, or the error that ends the request."""
-        self.letters.append(letter)
+        if len(self.letters) < _UNJOINED or not self._joined(letter):
+            self.letters.append(letter)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    def _joined(self, letter: Letter) -> bool:
+        """Adds an increment to an earlier one of its answer; False where that would lose its place
+        as the last."""
+        if isinstance(letter, PellucidError) or letter.finish_reason is not None:
+            return False
+        for earlier in reversed(self.letters):
+            if isinstance(earlier, Increment) and earlier.index == letter.index:
+                earlier.text += letter.text
+                earlier.token_ids += letter.token_ids
+                if earlier.logprobs is not None and letter.logprobs is not None:
+                    earlier.logprobs += letter.logprobs
+                return True
+        return False
 
     async def wait(self) -> None:
         """Until there is a letter."""

@@ -169,7 +169,7 @@ class LocalClient:
             priority=priority,
             cache_salt=cache_salt,
         )
-        request = prepare() if _is_short(prompt) else await asyncio.to_thread(prepare)
+        request = prepare() if is_short(prompt) else await asyncio.to_thread(prepare)
         return self._llm.start(request)
 
     async def prompt_logprobs(
@@ -202,10 +202,10 @@ class LocalClient:
         await asyncio.to_thread(self._llm.close)
 
 
-def _is_short(prompt: Prompt) -> bool:
+def is_short(prompt: Prompt) -> bool:
     """Whether it is tokenised in less time than a thread takes to be asked."""
     if isinstance(prompt, str):
         return len(prompt) <= _SHORT
     if isinstance(prompt, Mapping):
-        return all(_is_short(value) for value in prompt.values())
+        return all(is_short(value) for value in prompt.values())
     return len(prompt) <= _SHORT and not (prompt and isinstance(prompt[0], Mapping))

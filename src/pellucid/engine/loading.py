@@ -69,7 +69,7 @@ def load(
         defaults = default_params(checkpoint)
         # The tokenizer's library keeps Python to itself while it builds; packing needs no Python.
         with ThreadPoolExecutor(1, "pellucid-text") as beside:
-            text = beside.submit(_open_text, checkpoint)
+            text = beside.submit(open_text, checkpoint)
             model = load_model(checkpoint, ops, context=limits.max_model_len)
             tokenizer, templates = text.result()
     return Loaded(model, tokenizer, templates, limits, defaults)
@@ -90,7 +90,8 @@ def tokens_of(tokenizer: Tokenizer, vocab_size: int) -> NDArray[np.bool_]:
     return is_token
 
 
-def _open_text(checkpoint: Checkpoint) -> tuple[Tokenizer, ChatTemplates]:
+def open_text(checkpoint: Checkpoint) -> tuple[Tokenizer, ChatTemplates]:
+    """What turns text into a model's tokens. Errors are those of the parts."""
     path = checkpoint.path
     if checkpoint.kind == "gguf":
         metadata = checkpoint.metadata

@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from pellucid.core.errors import PellucidError
 from pellucid.core.outputs import Increment
+
+
+class Flushed(Protocol):
+    """What has something to send at the end of a step."""
+
+    def flush(self) -> None: ...
 
 
 class Outbox:
@@ -20,7 +26,7 @@ class Outbox:
     what is there.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, unsent: list[Outbox]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, unsent: list[Flushed]) -> None:
         self._loop = loop
         self._unsent = unsent
         self._letters: list[tuple[Line, Any]] = []

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from pellucid.core.errors import PellucidError
 from pellucid.engine.engine import Engine
-from pellucid.engine.outbox import Outbox
+from pellucid.engine.outbox import Flushed
 
 logger = logging.getLogger("pellucid")
 
@@ -35,7 +35,7 @@ class Runner:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.unsent: list[Outbox] = []
+        self.unsent: list[Flushed] = []
         self.wakeups = 0
         self.failure: PellucidError | None = None
         self._failures = 0

@@ -1,0 +1,210 @@
+"""ProcessClient: an `EngineClient` on an engine in a process of its own, which it keeps alive."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pellucid.core.errors import BadInput, PellucidError
+from pellucid.core.logs import LogForm
+from pellucid.core.outputs import EmbeddingOutput
+from pellucid.core.params import SamplingParams
+from pellucid.engine.async_stream import Arrivals, AsyncStream, Letter
+from pellucid.engine.client import Messages, ModelInfo, Prompt, is_short
+from pellucid.engine.conversation import PLAIN, Layout
+from pellucid.engine.frontend import Frontend
+from pellucid.engine.likelihoods import Entries
+from pellucid.engine.loading import open_text
+from pellucid.engine.process.connection import Connection
+from pellucid.engine.process.host import Opening
+from pellucid.engine.process.supervisor import Patience, Supervisor
+from pellucid.engine.request import Request
+from pellucid.engine.stats import EngineStats
+from pellucid.formats import open_checkpoint
+from pellucid.text import ChatTemplates, Tokenizer
+
+logger = logging.getLogger("pellucid.engine")
+
+
+class ProcessClient:
+    """Answers by a child process that computes; see `pellucid.engine.process`.
+
+    Belongs to the event loop that `start` was called in. Errors are those of `EngineClient`;
+    `PellucidError` while there is no child, after a bounded wait.
+    """
+
+    def __init__(self, supervisor: Supervisor, front: Frontend, model: ModelInfo) -> None:
+        self.model = model
+        self.tokenizer: Tokenizer = front.tokenizer
+        self._supervisor = supervisor
+        self._front = front
+        self._channels: dict[str, tuple[Connection, int]] = {}
+
+    @classmethod
+    async def start(
+        cls,
+        path: Path,
+        *,
+        note: Callable[[str], None] = logger.info,
+        log: LogForm | None = None,
+        patience: Patience | None = None,
+        **arguments: Any,
+    ) -> ProcessClient:
+        """An engine for the model at `path`, ready; `arguments` are those of `LLM`, plain data.
+
+        `note` is told what the engine decides, `log` is how its process logs. Raises what `LLM`
+        raises.
+        """
+        seed = arguments.pop("seed", None)
+        opening = Opening(str(path), arguments, log)
+        supervisor = Supervisor(opening, note, patience or Patience())
+        text = asyncio.create_task(asyncio.to_thread(_open_text, path))
+        try:
+            model = await supervisor.start()
+            tokenizer, templates = await text
+        except BaseException:
+            text.cancel()
+            await supervisor.close()
+            raise
+        front = Frontend(
+            tokenizer,
+            templates,
+            model.default_params,
+            model.vocab_size,
+            model.max_model_len,
+            secrets.randbits(64) if seed is None else seed,
+        )
+        return cls(supervisor, front, model)
+
+    @property
+    def restarts(self) -> int:
+        """How often an engine was started after the first."""
+        return self._supervisor.restarts
+
+    async def process_id(self) -> int:
+        """Of the child that serves."""
+        return (await self._supervisor.connection()).process.pid
+
+    async def chat_token_ids(self, messages: Messages, layout: Layout = PLAIN) -> list[int]:
+        return await asyncio.to_thread(self._front.conversations.token_ids, messages, layout)
+
+    async def stream(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        layout: Layout = PLAIN,
+        *,
+        request_id: str | None = None,
+        priority: int = 0,
+        cache_salt: str | bytes | None = None,
+        parse_special: bool = False,
+    ) -> AsyncStream:
+        prepare = functools.partial(
+            self._prepare,
+            prompt,
+            params,
+            layout,
+            parse_special,
+            request_id=request_id,
+            priority=priority,
+            cache_salt=cache_salt,
+        )
+        request = prepare() if is_short(prompt) else await asyncio.to_thread(prepare)
+        connection = await self._supervisor.connection()
+        if request.id in self._channels:
+            raise BadInput(f"request_id {request.id!r} is taken by a request that is running")
+        return self._start(request, connection)
+
+    async def prompt_logprobs(
+        self, token_ids: Sequence[int], count: int = 0, *, cache_salt: str | bytes | None = None
+    ) -> list[Entries | None]:
+        checked = self._front.inputs.token_ids(token_ids)
+        entries: list[Entries | None] = await self._call(
+            "prompt_logprobs", token_ids=checked, count=count, cache_salt=cache_salt
+        )
+        return entries
+
+    async def embed(
+        self,
+        prompt: Prompt,
+        *,
+        pooling: str = "mean",
+        normalize: bool = True,
+        parse_special: bool = False,
+    ) -> EmbeddingOutput:
+        text = await asyncio.to_thread(self._front.inputs.text, prompt, parse_special)
+        output: EmbeddingOutput = await self._call(
+            "embed",
+            prompt={"prompt_token_ids": text.token_ids},
+            pooling=pooling,
+            normalize=normalize,
+        )
+        return replace(output, prompt=text.text)
+
+    async def abort(self, request_id: str) -> None:
+        found = self._channels.get(request_id)
+        if found is not None:
+            connection, channel = found
+            connection.cut(channel, listening=True)
+
+    async def stats(self) -> EngineStats:
+        return await self._supervisor.present().stats()
+
+    async def check_health(self) -> None:
+        await self._supervisor.check()
+
+    async def close(self) -> None:
+        await self._supervisor.close()
+
+    def _prepare(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None,
+        layout: Layout,
+        parse_special: bool,
+        **options: Any,
+    ) -> Request:
+        checked = self._front.prompt(prompt, layout, parse_special)
+        return self._front.request(checked, params, **options)
+
+    def _start(self, request: Request, connection: Connection) -> AsyncStream:
+        arrivals = _Arrivals(functools.partial(self._channels.pop, request.id, None))
+        channel = connection.add(request, arrivals)
+        if not arrivals.ended:
+            self._channels[request.id] = connection, channel
+
+        def end() -> None:
+            self._channels.pop(request.id, None)
+            connection.cut(channel)
+
+        return AsyncStream(request, arrivals, end)
+
+    async def _call(self, method: str, **arguments: Any) -> Any:
+        connection = await self._supervisor.connection()
+        return await connection.call(method, arguments)
+
+
+class _Arrivals(Arrivals):
+    """Calls `on_end` with the last letter."""
+
+    def __init__(self, on_end: Callable[[], object]) -> None:
+        super().__init__()
+        self.ended = False
+        self._on_end = on_end
+
+    def receive(self, letter: Letter) -> None:
+        super().receive(letter)
+        if isinstance(letter, PellucidError) or letter.metrics is not None:
+            self.ended = True
+            self._on_end()
+
+
+def _open_text(path: Path) -> tuple[Tokenizer, ChatTemplates]:
+    with open_checkpoint(path) as checkpoint:
+        return open_text(checkpoint)

@@ -1,0 +1,181 @@
+"""An engine in another process answers as one in this process does, and survives its death."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pellucid import LLM, BadInput, PellucidError, SamplingParams
+from pellucid.core.errors import PromptTooLong
+from pellucid.engine.process.client import ProcessClient
+from tests.python.engine.conftest import DEFAULTS
+
+PARAMS = SamplingParams(temperature=0, max_tokens=9, ignore_eos=True, logprobs=2)
+LONG = SamplingParams(temperature=0, max_tokens=80, ignore_eos=True)
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+class Engine:
+    """A client in an event loop that a thread of its own runs, for several tests."""
+
+    def __init__(self, path: Path) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self.client = self.run(ProcessClient.start(path, **DEFAULTS))
+
+    def run(self, scene: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(scene, self._loop).result(120)
+
+    def close(self) -> None:
+        self.run(self.client.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_path: Path) -> Iterator[Engine]:
+    started = Engine(tiny_path)
+    yield started
+    started.close()
+
+
+def test_it_answers_as_an_engine_in_this_process(engine: Engine, llm: LLM) -> None:
+    async def scene(client: ProcessClient) -> None:
+        for prompt in "hello", {"prompt": "hello"}, [1, 2, 3]:
+            stream = await client.stream(prompt, PARAMS)
+            async for _ in stream:
+                pass
+            assert stream.output().outputs == llm.generate(prompt, PARAMS)[0].outputs
+        several = SamplingParams(n=3, seed=5, max_tokens=6, ignore_eos=True)
+        stream = await client.stream(HELLO, several, request_id="talk")
+        assert stream.prompt_token_ids == await client.chat_token_ids(HELLO)
+        async for _ in stream:
+            pass
+        output = stream.output()
+        assert (output.request_id, output.finished) == ("talk", True)
+        assert output.outputs == llm.chat(HELLO, several)[0].outputs
+        assert output.metrics is not None
+        tokens = stream.prompt_token_ids
+        assert await client.prompt_logprobs(tokens, 2) == llm.prompt_logprobs(tokens, 2)
+        assert (await client.embed("hello")).embedding == llm.embed("hello")[0].embedding
+        stats = await client.stats()
+        assert (stats.running_sequences, stats.requests_ended) == (0, 4)
+
+    engine.run(scene(engine.client))
+
+
+def test_many_streams_are_each_what_they_are_alone(engine: Engine, llm: LLM) -> None:
+    prompts = [f"prompt {i}" for i in range(40)]
+
+    async def scene(client: ProcessClient) -> None:
+        async def ask(prompt: str) -> list[int]:
+            stream = await client.stream(prompt, PARAMS)
+            async for _ in stream:
+                pass
+            return stream.output().outputs[0].token_ids
+
+        answers = await asyncio.gather(*map(ask, prompts))
+        alone = [output.outputs[0].token_ids for output in llm.generate(prompts, PARAMS)]
+        assert answers == alone
+
+    engine.run(scene(engine.client))
+
+
+def test_errors_cross_as_what_they_are(engine: Engine) -> None:
+    async def scene(client: ProcessClient) -> None:
+        with pytest.raises(PromptTooLong):
+            await client.stream("x" * 300, PARAMS)
+        with pytest.raises(BadInput, match="is empty"):
+            await client.stream([], PARAMS)
+        with pytest.raises(BadInput, match="pooling"):
+            await client.embed("hello", pooling="median")
+        first = await client.stream("a", LONG, request_id="same")
+        with pytest.raises(BadInput, match="'same' is taken"):
+            await client.stream("a", LONG, request_id="same")
+        await first.aclose()
+        again = await client.stream("a", PARAMS, request_id="same")
+        async for _ in again:
+            pass
+
+    engine.run(scene(engine.client))
+
+
+def test_leaving_a_stream_gives_its_pages_back(engine: Engine) -> None:
+    async def scene(client: ProcessClient) -> None:
+        free = (await client.stats()).pages_free
+        for _ in range(3):
+            stream = await client.stream("hello", LONG)
+            await anext(stream)
+            await stream.aclose()
+        aborted = await client.stream("hello", LONG, request_id="unwanted")
+        await anext(aborted)
+        await client.abort("unwanted")
+        async for _ in aborted:
+            pass
+        assert aborted.output().outputs[0].finish_reason == "abort"
+        while (stats := await client.stats()).running_sequences:
+            await asyncio.sleep(0)
+        assert stats.pages_free == free
+
+    engine.run(scene(engine.client))
+
+
+def test_a_killed_engine_is_told_and_started_again(engine: Engine, llm: LLM) -> None:
+    async def scene(client: ProcessClient) -> None:
+        streams = [await client.stream("hello", LONG) for _ in range(4)]
+        for stream in streams:
+            await anext(stream)
+        call = asyncio.create_task(client.embed("hello" * 10))
+        await asyncio.sleep(0)
+        killed = await client.process_id()
+        os.kill(killed, signal.SIGKILL)
+        for stream in streams:
+            with pytest.raises(PellucidError, match=r"signal 9 \(SIGKILL\).*ask again"):
+                async for _ in stream:
+                    pass
+        await asyncio.gather(call, return_exceptions=True)
+        with pytest.raises(PellucidError, match="SIGKILL"):
+            await client.check_health()
+        # A request that comes meanwhile waits for the engine that is starting.
+        again = await client.stream("hello", PARAMS)
+        async for _ in again:
+            pass
+        assert again.output().outputs == llm.generate("hello", PARAMS)[0].outputs
+        await client.check_health()
+        assert client.restarts == 1
+        assert await client.process_id() != killed
+
+    engine.run(scene(engine.client))
+
+
+def test_an_engine_that_cannot_start_says_why(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF\x03\x00\x00\x00 nothing")
+    with pytest.raises(BadInput, match=r"broken\.gguf"):
+        asyncio.run(ProcessClient.start(broken))
+
+
+def test_closing_ends_streams_and_the_process(engine: Engine) -> None:
+    async def scene(client: ProcessClient) -> None:
+        stream = await client.stream("hello", LONG)
+        await anext(stream)
+        child = await client.process_id()
+        await client.close()
+        with pytest.raises(PellucidError):
+            async for _ in stream:
+                pass
+        with pytest.raises(ProcessLookupError):
+            os.kill(child, 0)
+        with pytest.raises(BadInput, match="closed"):
+            await client.stream("hello", PARAMS)
+
+    engine.run(scene(engine.client))
