@@ -17,6 +17,7 @@ from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.outputs import EmbeddingOutput, RequestOutput
 from pellucid.core.params import SamplingParams
 from pellucid.core.spec import ModelSpec
+from pellucid.core.structured import StructuredOutputs
 from pellucid.engine.async_stream import Arrivals, AsyncStream
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.engine import Engine
@@ -162,6 +163,15 @@ class AsyncLLM:
         generation.on_end = functools.partial(self._active.pop, request.id, None)
         self.post(functools.partial(_enlist, self._engine, generation))
         return functools.partial(self._engine.abort, generation)
+
+    async def check_grammar(self, asked: StructuredOutputs) -> None:
+        """Have `asked` compiled, so that `complete` need not wait. Raises `BadInput`."""
+        await asyncio.to_thread(self._llm.front.grammar, asked)
+
+    def complete(self, request: Request) -> Request:
+        """`request` with the grammar that it asks for. May be called in any thread. Raises
+        `BadInput`."""
+        return self._llm.front.complete(request)
 
     def post(self, action: Callable[[], None]) -> None:
         """Have `action` done between two steps, in the engine's thread. Waits for nothing."""

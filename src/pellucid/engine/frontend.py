@@ -7,6 +7,7 @@ the model's tokenizer and sizes alone, no weights, and may be used by several th
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from pellucid.core.errors import BadInput
 from pellucid.core.params import SamplingParams
+from pellucid.core.structured import StructuredOutputs
 from pellucid.engine.conversation import PLAIN, Conversations, Layout, is_conversation
 from pellucid.engine.inputs import Inputs, Prompt
 from pellucid.engine.request import Request
@@ -22,7 +24,7 @@ from pellucid.sampling import sample_seed
 from pellucid.text import ChatTemplates, Tokenizer
 
 if TYPE_CHECKING:
-    from pellucid.sampling.grammar import GrammarCompiler
+    from pellucid.sampling.grammar import Grammar, GrammarCompiler
 
 
 class Frontend:
@@ -97,17 +99,18 @@ class Frontend:
         request_id: str | None = None,
         priority: int = 0,
         cache_salt: str | bytes | None = None,
+        with_grammar: bool = True,
     ) -> Request:
         """A request for `prompt`; `params` None are the model's, `request_id` None its number.
         `priority`: lower runs first. `cache_salt`: only requests of the same salt share cached
         prefixes.
 
-        A grammar is compiled if one is asked for, which may take seconds. Raises `BadInput` naming
-        a parameter that this model cannot honour.
+        A grammar is compiled if one is asked for, which may take seconds, unless `with_grammar` is
+        False: `complete` does it then. Raises `BadInput` naming a parameter that this model cannot
+        honour.
         """
         params = self.inputs.params(self.defaults if params is None else params)
-        asked = params.structured_outputs
-        grammar = None if asked is None else self._grammars.compile(asked)
+        grammar = self.grammar(params.structured_outputs) if with_grammar else None
         number = next(self._numbers)
         # Numbered from 1: the first request does not use the engine's own seed.
         seed = sample_seed(self._seed, number + 1) if params.seed is None else params.seed
@@ -124,6 +127,14 @@ class Frontend:
             salt_of(cache_salt),
             grammar,
         )
+
+    def complete(self, request: Request) -> Request:
+        """`request` with the grammar that it asks for. Raises `BadInput`."""
+        return replace(request, grammar=self.grammar(request.params.structured_outputs))
+
+    def grammar(self, asked: StructuredOutputs | None) -> Grammar | None:
+        """What `asked` is compiled to, once for equal ones. Raises `BadInput`."""
+        return None if asked is None else self._grammars.compile(asked)
 
 
 def _priority(value: Any) -> int:

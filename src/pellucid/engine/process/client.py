@@ -20,7 +20,7 @@ from pellucid.engine.client import Messages, ModelInfo, Prompt, is_short
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.frontend import Frontend
 from pellucid.engine.likelihoods import Entries
-from pellucid.engine.loading import open_text
+from pellucid.engine.loading import open_text, tokens_of
 from pellucid.engine.process.connection import Connection
 from pellucid.engine.process.host import Opening
 from pellucid.engine.process.supervisor import Patience, Supervisor
@@ -67,19 +67,11 @@ class ProcessClient:
         text = asyncio.create_task(asyncio.to_thread(_open_text, path))
         try:
             model = await supervisor.start()
-            tokenizer, templates = await text
+            front = _front(model, *await text, seed)
         except BaseException:
             text.cancel()
             await supervisor.close()
             raise
-        front = Frontend(
-            tokenizer,
-            templates,
-            model.default_params,
-            model.vocab_size,
-            model.max_model_len,
-            secrets.randbits(64) if seed is None else seed,
-        )
         return cls(supervisor, front, model)
 
     @property
@@ -116,6 +108,8 @@ class ProcessClient:
             cache_salt=cache_salt,
         )
         request = prepare() if is_short(prompt) else await asyncio.to_thread(prepare)
+        if request.params.structured_outputs is not None:  # compiled where it is used
+            await self._call("check_grammar", asked=request.params.structured_outputs)
         connection = await self._supervisor.connection()
         if request.id in self._channels:
             raise BadInput(f"request_id {request.id!r} is taken by a request that is running")
@@ -171,7 +165,7 @@ class ProcessClient:
         **options: Any,
     ) -> Request:
         checked = self._front.prompt(prompt, layout, parse_special)
-        return self._front.request(checked, params, **options)
+        return self._front.request(checked, params, with_grammar=False, **options)
 
     def _start(self, request: Request, connection: Connection) -> AsyncStream:
         arrivals = _Arrivals(functools.partial(self._channels.pop, request.id, None))
@@ -208,3 +202,17 @@ class _Arrivals(Arrivals):
 def _open_text(path: Path) -> tuple[Tokenizer, ChatTemplates]:
     with open_checkpoint(path) as checkpoint:
         return open_text(checkpoint)
+
+
+def _front(
+    model: ModelInfo, tokenizer: Tokenizer, templates: ChatTemplates, seed: int | None
+) -> Frontend:
+    return Frontend(
+        tokenizer,
+        templates,
+        model.default_params,
+        model.vocab_size,
+        model.max_model_len,
+        secrets.randbits(64) if seed is None else seed,
+        tokens_of(tokenizer, model.vocab_size),
+    )

@@ -13,7 +13,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -32,7 +32,7 @@ logger = logging.getLogger("pellucid.engine")
 ENGINE_FAILED: Final = 4  # the exit code of a child whose engine cannot go on
 
 # What `call` may ask of the AsyncLLM.
-CALLS: Final = frozenset({"embed", "logits", "prompt_logprobs"})
+CALLS: Final = frozenset({"check_grammar", "embed", "prompt_logprobs"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,7 @@ class Host:
         self._postbag = Postbag(wire, llm.unsent, self._leave_if_broken)
         self._ends: dict[int, Callable[[], None]] = {}
         self._lock = threading.Lock()  # a request may end before `submit` has returned
+        self._compiling = ThreadPoolExecutor(1, "pellucid-grammar")
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def obey(self, message: tuple[Any, ...]) -> None:
@@ -100,22 +101,39 @@ class Host:
                 self._call(channel, *rest)
 
     def _add(self, channel: int, request: Request) -> None:
-        sink = Channel(channel, self._postbag, self._forget)
         self._ends[channel] = _nothing
+        if request.params.structured_outputs is None:
+            self._submit(channel, request)
+        else:  # compiled before, most likely; it might take seconds
+            self._compiling.submit(self._submit_completed, channel, request)
+
+    def _submit_completed(self, channel: int, request: Request) -> None:
         try:
-            end = self._llm.submit(request, sink)
+            self._submit(channel, self._llm.complete(request))
+        except Exception as error:
+            self._refuse(channel, error)
+
+    def _submit(self, channel: int, request: Request) -> None:
+        try:
+            end = self._llm.submit(request, Channel(channel, self._postbag, self._forget))
         except PellucidError as error:
-            self._forget(channel)
-            self._wire.send([(channel, Failure.of(error))])
+            self._refuse(channel, error)
             return
         with self._lock:
-            if channel in self._ends:
+            known = channel in self._ends
+            if known:
                 self._ends[channel] = end
+        if not known:  # it has ended, or was cut meanwhile
+            self._llm.post(end)
+
+    def _refuse(self, channel: int, error: BaseException) -> None:
+        self._forget(channel)
+        self._wire.send([(channel, Failure.of(error))])
 
     def _cut(self, channel: int) -> None:
-        end = self._ends.get(channel)
-        if end is not None:
-            self._llm.post(end)
+        with self._lock:
+            end = self._ends.pop(channel, _nothing)
+        self._llm.post(end)
 
     def _forget(self, channel: int) -> None:
         with self._lock:

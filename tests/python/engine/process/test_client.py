@@ -7,12 +7,13 @@ import os
 import signal
 import threading
 from collections.abc import Coroutine, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pellucid import LLM, BadInput, PellucidError, SamplingParams
+from pellucid import LLM, AsyncLLM, BadInput, PellucidError, SamplingParams
 from pellucid.core.errors import PromptTooLong
 from pellucid.engine.process.client import ProcessClient
 from tests.python.engine.conftest import DEFAULTS
@@ -65,7 +66,9 @@ def test_it_answers_as_an_engine_in_this_process(engine: Engine, llm: LLM) -> No
         assert output.outputs == llm.chat(HELLO, several)[0].outputs
         assert output.metrics is not None
         tokens = stream.prompt_token_ids
-        assert await client.prompt_logprobs(tokens, 2) == llm.prompt_logprobs(tokens, 2)
+        async with AsyncLLM(client.model.path, **DEFAULTS) as other:
+            expected = await other.prompt_logprobs(tokens, 2)
+        assert await client.prompt_logprobs(tokens, 2) == expected
         assert (await client.embed("hello")).embedding == llm.embed("hello")[0].embedding
         stats = await client.stats()
         assert (stats.running_sequences, stats.requests_ended) == (0, 4)
@@ -105,6 +108,23 @@ def test_errors_cross_as_what_they_are(engine: Engine) -> None:
         again = await client.stream("a", PARAMS, request_id="same")
         async for _ in again:
             pass
+
+    engine.run(scene(engine.client))
+
+
+def test_grammars_are_compiled_where_they_are_used(engine: Engine, llm: LLM) -> None:
+    chosen = SamplingParams(max_tokens=20, structured_outputs={"choice": ["the hen", "them"]})
+    wrong = SamplingParams(max_tokens=20, structured_outputs={"regex": "(("})
+
+    async def scene(client: ProcessClient) -> None:
+        stream = await client.stream("hello", replace(chosen, temperature=0))
+        async for _ in stream:
+            pass
+        expected = llm.generate("hello", replace(chosen, temperature=0))[0]
+        assert stream.output().outputs == expected.outputs
+        assert expected.outputs[0].text in ("the hen", "them")
+        with pytest.raises(BadInput, match="regex"):
+            await client.stream("hello", wrong)
 
     engine.run(scene(engine.client))
 
