@@ -169,7 +169,8 @@ class LocalClient:
             priority=priority,
             cache_salt=cache_salt,
         )
-        request = prepare() if is_short(prompt) else await asyncio.to_thread(prepare)
+        quick = is_short(prompt) and (params is None or params.structured_outputs is None)
+        request = prepare() if quick else await asyncio.to_thread(prepare)
         return self._llm.start(request)
 
     async def prompt_logprobs(

@@ -32,7 +32,7 @@ from pellucid.hub import DEFAULT_MODEL, Progress, SilentProgress, resolve
 from pellucid.ops import backend as make_ops
 from pellucid.sampling import Sampler
 from pellucid.sampling.rows import RowsSampler
-from pellucid.text import Tokenizer
+from pellucid.text import Tokenizer, given_chat_template
 
 
 class LLM:
@@ -47,8 +47,8 @@ class LLM:
     for prompts that begin the same. policy: "continuous" batching, or "static": no request starts
     while others run, the yardstick. kv_cache_memory_bytes: what the KV pool may take; None is half
     of the memory that the weights leave. kv_cache_dtype, threads: None is the backend's choice.
-    offline: never fetch. seed: makes requests without a seed repeatable. progress: told what is
-    fetched, loaded and decided.
+    offline: never fetch. chat_template: a Jinja2 source in place of the model's own. seed: makes
+    requests without a seed repeatable. progress: told what is fetched, loaded and decided.
 
     `quantization` and `speculative` take only the value that means what happens anyway.
 
@@ -74,6 +74,7 @@ class LLM:
         speculative: Mapping[str, Any] | None = None,
         threads: int | None = None,
         offline: bool = False,
+        chat_template: str | None = None,
         seed: int | None = None,
         progress: Progress | None = None,
         **unknown: Any,
@@ -99,10 +100,13 @@ class LLM:
         self.tokenizer: Tokenizer = loaded.tokenizer
         self.spec: ModelSpec = loaded.model.spec
         self.max_model_len: int = loaded.limits.max_model_len
+        templates = loaded.templates
+        if chat_template is not None:
+            templates = given_chat_template(chat_template, self.tokenizer)
         is_token = tokens_of(self.tokenizer, self.spec.vocab_size)
         self.front = Frontend(
             loaded.tokenizer,
-            loaded.templates,
+            templates,
             loaded.defaults,
             self.spec.vocab_size,
             self.max_model_len,

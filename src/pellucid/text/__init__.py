@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pellucid.text.chat_sources import ChatTemplates as ChatTemplates
     from pellucid.text.chat_sources import folder_chat_templates as folder_chat_templates
     from pellucid.text.chat_sources import gguf_chat_templates as gguf_chat_templates
+    from pellucid.text.chat_sources import given_chat_template as given_chat_template
     from pellucid.text.detokenizer import Detokenizer as Detokenizer
     from pellucid.text.merge_steps import MergedPiece as MergedPiece
     from pellucid.text.merge_steps import MergeStep as MergeStep
@@ -34,6 +35,7 @@ _HOMES = {
     "encode_chat": "chat_encode",
     "folder_chat_templates": "chat_sources",
     "gguf_chat_templates": "chat_sources",
+    "given_chat_template": "chat_sources",
     "train_bpe": "train",
 }
 __all__ = sorted(_HOMES)

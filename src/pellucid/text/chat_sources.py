@@ -82,6 +82,13 @@ def folder_chat_templates(path: str | Path) -> ChatTemplates:
     return ChatTemplates(sources, folder)
 
 
+def given_chat_template(source: str, tokenizer: Tokenizer) -> ChatTemplates:
+    """A caller's own template, in place of a model's. Raises `BadInput` if it does not parse."""
+    templates = ChatTemplates({DEFAULT: source}, Path("the given chat template"))
+    templates.choose(tokenizer)
+    return templates
+
+
 def _named_sources(file: Path, value: object) -> dict[str, str]:
     if value is None:
         return {}

@@ -132,9 +132,11 @@ class NativeWeight:
 def pack_together(weights: Iterable[NativeWeight]) -> None:
     """Packs matrices, and stacks of them, by all threads and without holding up Python's others.
 
-    Those that must be dequantised first are left for when they are asked for, one by one.
+    Those that must be dequantised first are left for when they are asked for, one by one; those
+    that another program uses are packed already.
     """
-    for batch in _batches(w for w in dict.fromkeys(weights) if w.packs_as_stored):
+    left = (w for w in dict.fromkeys(weights) if w.packs_as_stored and not w._packed)
+    for batch in _batches(left):
         matrices = [weight._matrices() for weight in batch]
         first = batch[0]
         every = list(chain.from_iterable(matrices))
