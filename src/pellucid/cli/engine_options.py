@@ -70,7 +70,10 @@ class EngineOptions:
         """The model, ready. Raises what finding, opening and loading it raise."""
         from pellucid import LLM
 
-        path = find_model(model, self.offline)
+        return LLM(find_model(model, self.offline), **self.arguments())
+
+    def arguments(self) -> dict[str, Any]:
+        """What was asked for, as `LLM` takes it."""
         wishes: dict[str, Any] = {
             "backend": self.backend,
             "threads": self.threads,
@@ -78,7 +81,7 @@ class EngineOptions:
         }
         given = {name: value for name, value in wishes.items() if value is not None}
         progress = _Notes() if self.verbose else None
-        return LLM(path, kv_cache=self.kv_cache, progress=progress, **given)
+        return {"kv_cache": self.kv_cache, "progress": progress, **given}
 
 
 class _Notes:

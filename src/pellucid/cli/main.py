@@ -31,6 +31,7 @@ READER_LEFT = 141
 _COMMANDS = {
     "run": "run:run",
     "chat": "chat:chat",
+    "serve": "serve:serve",
     "tokenize": "tokenize:tokenize",
     "train-tokenizer": "train_tokenizer:train_tokenizer",
     "inspect": "inspect_model:inspect_model",

@@ -1,0 +1,105 @@
+"""The application: routes, the outer layers, and what becomes of every exception."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from pellucid import __version__
+from pellucid.engine.client import EngineClient
+from pellucid.server.errors import ApiError, api_error_of
+from pellucid.server.middleware import BodyLimit, Keys, RequestIds
+from pellucid.server.openapi import document
+from pellucid.server.routes.about import health, model, models, props, version
+from pellucid.server.routes.chat import chat_completions
+from pellucid.server.routes.completions import completions
+from pellucid.server.routes.embeddings import embeddings
+from pellucid.server.routes.messages import count_tokens, messages
+from pellucid.server.routes.responses import responses
+from pellucid.server.routes.tokens import detokenize, tokenize
+from pellucid.server.service import Service
+from pellucid.server.settings import Settings
+
+logger = logging.getLogger("pellucid.server")
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+_ROUTES: Final[tuple[tuple[str, str, Endpoint], ...]] = (
+    ("POST", "/v1/completions", completions),
+    ("POST", "/v1/chat/completions", chat_completions),
+    ("POST", "/v1/responses", responses),
+    ("POST", "/v1/messages", messages),
+    ("POST", "/v1/messages/count_tokens", count_tokens),
+    ("POST", "/v1/embeddings", embeddings),
+    ("POST", "/tokenize", tokenize),
+    ("POST", "/detokenize", detokenize),
+    ("GET", "/v1/models", models),
+    ("GET", "/v1/models/{name:path}", model),
+    ("GET", "/health", health),
+    ("GET", "/version", version),
+    ("GET", "/props", props),
+)
+
+
+def create_app(client: EngineClient, settings: Settings | None = None) -> FastAPI:
+    """An application that answers with `client`; whoever made the client closes it."""
+    settings = settings or Settings()
+    app = FastAPI(
+        title="Pellucid",
+        version=__version__,
+        docs_url=None,  # pages that would be fetched from elsewhere
+        redoc_url=None,
+        middleware=[
+            Middleware(RequestIds),
+            Middleware(Keys, keys=settings.api_keys),
+            Middleware(BodyLimit, limit=settings.limits.body_bytes),
+        ],
+        exception_handlers={
+            ApiError: _say,
+            HTTPException: _say_http,
+            ClientDisconnect: _say_nothing,
+            Exception: _say_fault,
+        },
+    )
+    app.state.service = Service(client, settings)
+    for method, path, endpoint in _ROUTES:
+        app.add_route(path, endpoint, methods=[method], include_in_schema=False)
+    described = document(with_keys=bool(settings.api_keys))
+    app.openapi = lambda: described  # type: ignore[method-assign]
+    return app
+
+
+async def _say(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return error.response(request.url.path)
+
+
+async def _say_http(request: Request, error: Exception) -> Response:
+    """What the framework itself refuses: an unknown path, another method."""
+    assert isinstance(error, HTTPException)
+    path = request.url.path
+    said: dict[int, str] = {
+        404: f"{path[:200]!r} is not served here: the routes are in /openapi.json",
+        405: f"{path[:200]!r} is not served to {request.method}",
+    }
+    told = ApiError(error.status_code, said.get(error.status_code, str(error.detail)))
+    return told.response(path, error.headers)
+
+
+async def _say_nothing(request: Request, error: Exception) -> Response:
+    """The client left before it had asked: nobody reads this."""
+    return Response(status_code=400)
+
+
+async def _say_fault(request: Request, error: Exception) -> Response:
+    logger.error("request %s failed", request.state.request_id, exc_info=error)
+    told = api_error_of(error)
+    headers: dict[str, Any] = {"X-Request-Id": request.state.request_id}
+    return told.response(request.url.path, headers)

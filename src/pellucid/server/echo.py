@@ -1,0 +1,47 @@
+"""`echo`: a prompt said before its answer, with the log-probabilities of its tokens if asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pellucid.core.params import SamplingParams
+from pellucid.engine.client import EngineClient
+from pellucid.server.choices import Echo
+from pellucid.server.logprobs import CompletionLogprobs, Ruler
+from pellucid.server.service import Call
+from pellucid.text import Tokenizer
+
+
+async def echo_of(
+    client: EngineClient, prompt: Any, ids: Sequence[int], params: SamplingParams, call: Call
+) -> Echo:
+    """`prompt` as it is said again. A text is said as it was given, token ids as they read."""
+    text = prompt if isinstance(prompt, str) else _read(client.tokenizer, ids, params)
+    if params.logprobs is None:
+        return Echo(text)
+    entries = await client.prompt_logprobs(ids, params.logprobs, cache_salt=call.salt)
+    said = CompletionLogprobs(client.tokenizer, params.logprobs)
+    places = _places(client.tokenizer, prompt, ids, params)
+    for token, of_token, (offset, reading) in zip(ids, entries, places, strict=True):
+        said.add(token, of_token, offset, reading)
+    return Echo(text, said.take())
+
+
+def _read(tokenizer: Tokenizer, ids: Sequence[int], params: SamplingParams) -> str:
+    return tokenizer.decode(ids, params.skip_special_tokens, continuation=True)
+
+
+def _places(
+    tokenizer: Tokenizer, prompt: Any, ids: Sequence[int], params: SamplingParams
+) -> Iterator[tuple[int, str]]:
+    """For each token its offset, and how it reads where its bytes do not tell."""
+    pieces = tokenizer.pieces(prompt) if isinstance(prompt, str) else []
+    if [piece.id for piece in pieces] == list(ids):
+        for piece in pieces:
+            whole = "\ufffd" not in piece.text and piece.end > piece.start
+            yield piece.start, prompt[piece.start : piece.end] if whole else ""
+        return
+    ruler = Ruler(tokenizer, params.skip_special_tokens)
+    for token in ids:
+        yield ruler.place(token), ""

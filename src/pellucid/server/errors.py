@@ -1,0 +1,143 @@
+"""One error envelope, on every route and status and inside streams:
+
+    {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}
+
+Anthropic's route says the same inside its own frame, `{"type": "error", "error": {...}}`, with its
+own names of types.
+
+| status | type | code |
+|---|---|---|
+| 400 | invalid_request_error | a reason where there is one, such as context_length_exceeded |
+| 401 | authentication_error | invalid_api_key |
+| 404 | invalid_request_error | model_not_found, not_found |
+| 405 | invalid_request_error | method_not_allowed |
+| 413 | invalid_request_error | request_too_large |
+| 429 | rate_limit_error | queue_full |
+| 500 | server_error | internal_error |
+| 503 | service_unavailable_error | engine_unavailable |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from starlette.responses import JSONResponse
+
+from pellucid.core.errors import BadInput, PellucidError, PromptTooLong
+
+MAX_MESSAGE: Final = 2000
+
+_TYPES: Final = {
+    401: "authentication_error",
+    429: "rate_limit_error",
+    500: "server_error",
+    503: "service_unavailable_error",
+}
+_ANTHROPIC_TYPES: Final = {
+    401: "authentication_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    503: "overloaded_error",
+}
+_CODES: Final = {
+    401: "invalid_api_key",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "request_too_large",
+    429: "queue_full",
+    500: "internal_error",
+    503: "engine_unavailable",
+}
+
+
+class ApiError(Exception):
+    """What a client is told instead of an answer.
+
+    `param` is the path of the field to blame, such as `messages[0].content`; `retry_after` is in
+    seconds.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message if len(message) <= MAX_MESSAGE else message[:MAX_MESSAGE] + "..."
+        self.param = param
+        self.code = code or _CODES.get(status)
+        self.retry_after = retry_after
+
+    def body(self, *, anthropic: bool = False) -> dict[str, Any]:
+        """The envelope; in Anthropic's frame if asked."""
+        error = {
+            "message": self.message,
+            "type": _TYPES.get(self.status, "invalid_request_error"),
+            "param": self.param,
+            "code": self.code,
+        }
+        if not anthropic:
+            return {"error": error}
+        error["type"] = _ANTHROPIC_TYPES.get(self.status, "invalid_request_error")
+        return {"type": "error", "error": error}
+
+    def response(self, path: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+        """The whole response, in the form of the API that `path` belongs to."""
+        merged = dict(headers or {})
+        if self.retry_after is not None:
+            merged["Retry-After"] = str(self.retry_after)
+        if self.status == 401:
+            merged["WWW-Authenticate"] = "Bearer"
+        return JSONResponse(
+            self.body(anthropic=speaks_anthropic(path)), self.status, headers=merged
+        )
+
+
+def bad_request(message: str, param: str | None, code: str | None = None) -> ApiError:
+    return ApiError(400, message, param=param, code=code)
+
+
+def speaks_anthropic(path: str) -> bool:
+    return path == "/v1/messages" or path.startswith("/v1/messages/")
+
+
+def api_error_of(error: Exception, params: Mapping[str, str] | None = None) -> ApiError:
+    """What a client is told of `error`.
+
+    `params` maps the engine's names of fields to those of the request, where they differ; the
+    field that a `BadInput` names at its beginning becomes `param`.
+    """
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, PromptTooLong):
+        return bad_request(
+            f"this model's context holds {error.max_model_len} tokens and the prompt has "
+            f"{error.prompt_tokens} (at least one is needed for the answer): shorten the prompt",
+            (params or {}).get("prompt", "prompt"),
+            "context_length_exceeded",
+        )
+    if isinstance(error, BadInput):
+        return bad_request(str(error), _field_named(str(error), params or {}))
+    if isinstance(error, PellucidError):
+        return ApiError(500, str(error))
+    return ApiError(500, "the server failed at this request; its log says why")
+
+
+def _field_named(message: str, params: Mapping[str, str]) -> str | None:
+    """The field that a message begins with: the name up to an index, a colon or a space."""
+    found = re.match(r"(the )?([a-z_]+)((?:\[[^\]]*\]|\.[a-z_]+)*)", message)
+    if found is None:
+        return None
+    name = found[2]
+    if name in params:
+        return params[name] + found[3]
+    return None

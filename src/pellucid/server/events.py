@@ -1,0 +1,140 @@
+"""Server-sent events: a response that speaks while its source does.
+
+While nothing is to be said a comment is sent now and then, which clients skip and proxies see. A
+client that leaves, or that leaves what was sent unread for too long, closes the source, and with it
+the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from typing import Any, Final, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from pellucid.server.errors import ApiError
+
+DONE: Final = b"data: [DONE]\n\n"
+KEEP_ALIVE: Final = b": keep-alive\n\n"
+
+logger = logging.getLogger("pellucid.server")
+
+Result = TypeVar("Result")
+
+
+def dumps(value: Any) -> bytes:
+    """Compact JSON in UTF-8."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def event(value: Any, name: str | None = None) -> bytes:
+    """One event with a JSON object as its data."""
+    data = b"data: " + dumps(value) + b"\n\n"
+    return data if name is None else b"event: " + name.encode() + b"\n" + data
+
+
+class EventStream(Response):
+    """Sends what `source` yields, each part at once. The source says its errors as events."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        source: AsyncGenerator[bytes, None],
+        *,
+        keep_alive_s: float,
+        stalled_client_s: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.status_code = 200
+        self.background = None
+        self.init_headers(
+            {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **(headers or {})}
+        )
+        self._source = source
+        self._keep_alive_s = keep_alive_s
+        self._stalled_client_s = stalled_client_s
+        self._last_sent = 0.0
+        self._sending_since: float | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        tasks = [
+            asyncio.create_task(self._speak(send)),
+            asyncio.create_task(gone(receive)),
+            asyncio.create_task(self._watch(send)),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _end(tasks)
+            await self._source.aclose()
+        if tasks[0] in done and not tasks[0].cancelled():
+            _say_failure(tasks[0])
+
+    async def _speak(self, send: Send) -> None:
+        await self._send(
+            send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        )
+        async for part in self._source:
+            await self._send(send, {"type": "http.response.body", "body": part, "more_body": True})
+        await self._send(send, {"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send(self, send: Send, message: dict[str, Any]) -> None:
+        self._sending_since = self._last_sent = time.monotonic()
+        await send(message)
+        self._sending_since = None
+
+    async def _watch(self, send: Send) -> None:
+        """Keeps an idle stream alive; returns when the client has stopped reading."""
+        while True:
+            await asyncio.sleep(min(self._keep_alive_s, self._stalled_client_s) / 2)
+            now = time.monotonic()
+            if self._sending_since is not None:
+                if now - self._sending_since > self._stalled_client_s:
+                    logger.warning("a client left its stream unread: its request is ended")
+                    return
+            elif self._last_sent and now - self._last_sent >= self._keep_alive_s / 2:
+                await self._send(
+                    send, {"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True}
+                )
+
+
+async def gone(receive: Receive) -> None:
+    """Returns when the client has left. The body must have been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+    """What `work` returns; it is cancelled if the client leaves before. Raises `ApiError` 499 then,
+    which nobody reads."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(gone(request.receive))
+    try:
+        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ApiError(499, "the client left", code="client_closed_request")
+        return working.result()
+    finally:
+        await _end([working, leaving])
+
+
+async def _end(tasks: list[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await task
+
+
+def _say_failure(task: asyncio.Task[None]) -> None:
+    error = task.exception()
+    if error is not None and not isinstance(error, OSError):
+        logger.error("a stream failed", exc_info=error)

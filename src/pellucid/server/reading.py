@@ -1,0 +1,170 @@
+"""From the bytes of a request to a model of `wire`, or to a refusal that names the field.
+
+A field that is not honoured is refused. A caller who would rather have it ignored says so, with the
+header `X-Pellucid-Lenient: true` or the field `lenient: true`; such fields are then left out, and
+the response lists them: in `ignored_fields`, and in the header `X-Pellucid-Ignored`. Leniency
+covers fields that are not known or not honoured, never values of the wrong kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, from_json
+from starlette.requests import Request
+
+from pellucid.server.errors import ApiError, bad_request
+from pellucid.server.wire.strict import NOT_HONOURED
+
+LENIENT_HEADER: Final = "x-pellucid-lenient"
+IGNORED_HEADER: Final = "X-Pellucid-Ignored"
+_IGNORABLE: Final = frozenset({"extra_forbidden", NOT_HONOURED})
+_MAX_IGNORED: Final = 256
+
+# Names of other servers and times, and what says the same here.
+_HINTS: Final = {
+    "guided_json": "structured_outputs.json",
+    "guided_regex": "structured_outputs.regex",
+    "guided_choice": "structured_outputs.choice",
+    "guided_grammar": "structured_outputs.grammar",
+    "json_schema": "response_format or structured_outputs.json",
+    "grammar": "structured_outputs.grammar",
+    "regex": "structured_outputs.regex",
+    "ebnf": "structured_outputs.grammar",
+    "n_predict": "max_tokens",
+    "repeat_penalty": "repetition_penalty",
+    "functions": "tools",
+    "function_call": "tool_choice",
+    "prompt_logprobs": "echo with logprobs, of /v1/completions",
+    "typical_p": "top_p or min_p",
+    "prompt_cache_key": "cache_salt",
+}
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Generic[Model]):
+    """A request, and the paths of its fields that were left out."""
+
+    asked: Model
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        if not self.ignored:
+            return {}
+        listed = ", ".join(self.ignored)
+        return {IGNORED_HEADER: listed.encode("ascii", "backslashreplace").decode()[:4000]}
+
+    @property
+    def extras(self) -> dict[str, Any]:
+        """What the body of the response says of it."""
+        return {"ignored_fields": list(self.ignored)} if self.ignored else {}
+
+
+async def read(request: Request, model: type[Model]) -> Read[Model]:
+    """The request's body as a `model`. Raises `ApiError` with status 400, or 413 from below."""
+    data = _object(await request.body())
+    lenient = request.headers.get(LENIENT_HEADER, "").lower() == "true"
+    return validate(data, model, lenient=lenient or data.get("lenient") is True)
+
+
+def validate(data: dict[str, Any], model: type[Model], *, lenient: bool) -> Read[Model]:
+    """`data` as a `model`; `data` loses what a lenient caller lets go."""
+    ignored: list[str] = []
+    while True:
+        try:
+            return Read(model.model_validate(data), tuple(ignored))
+        except ValidationError as error:
+            problems = error.errors(include_url=False)
+        dropped = [p for p in problems if lenient and p["type"] in _IGNORABLE]
+        if not dropped or len(ignored) + len(dropped) > _MAX_IGNORED:
+            raise _refusal(data, problems)
+        ignored += _drop(data, dropped)
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    if not body.strip():
+        raise bad_request("the body is empty: send a JSON object", None)
+    try:
+        data = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise bad_request(f"the body is no JSON: {str(error)[:300]}", None) from None
+    if not isinstance(data, dict):
+        raise bad_request(f"the body must be a JSON object, not {type(data).__name__}", None)
+    return data
+
+
+def _drop(data: dict[str, Any], problems: Sequence[ErrorDetails]) -> list[str]:
+    """Removes the fields to blame; their paths."""
+    dropped = []
+    for problem in problems:
+        path = _path(data, problem)
+        place: Any = data
+        for step in path[:-1]:
+            place = place[step]
+        if path and isinstance(place, dict) and path[-1] in place:
+            del place[path[-1]]
+            dropped.append(_written(path))
+    if not dropped:
+        raise _refusal(data, problems)
+    return dropped
+
+
+def _refusal(data: Mapping[str, Any], problems: Sequence[ErrorDetails]) -> ApiError:
+    """The problem that says most: one that no leniency could cure, the deepest of those that the
+    alternatives of a field have; with what else that place might have held."""
+    first = min(problems, key=lambda p: (p["type"] in _IGNORABLE, -len(_path(data, p))))
+    path = _path(data, first)
+    param = _written(path) or None
+    same = [problem for problem in problems if _path(data, problem) == path]
+    said = " or ".join(dict.fromkeys(map(_said, same)))
+    if first["type"] == "extra_forbidden":
+        said = "is not a field that this server honours: leave it out"
+    hint = _HINTS.get(str(path[-1])) if path and first["type"] in _IGNORABLE else None
+    if hint is not None and hint not in data:
+        said += f", or use {hint}"
+    return bad_request(f"{param or 'the body'}: {said}", param)
+
+
+def _said(problem: ErrorDetails) -> str:
+    message = problem["msg"]
+    given = problem["input"]
+    if problem["type"] == "missing":
+        return "is required"
+    message = message[:1].lower() + message[1:]
+    if isinstance(given, str | int | float) and not isinstance(given, bool):
+        message += f", not {repr(given)[:80]}"
+    return message
+
+
+def _path(data: Any, problem: ErrorDetails) -> list[str | int]:
+    """The steps of a problem's place that exist in the request: names of alternatives of a union
+    are no steps. What is missing is one."""
+    path: list[str | int] = []
+    place = data
+    steps = list(problem["loc"])
+    for step in steps:
+        inside = isinstance(place, list) and isinstance(step, int) and step < len(place)
+        if inside or (isinstance(place, dict) and step in place):
+            place = place[step]
+            path.append(step)
+    if problem["type"] == "missing" and steps:
+        path.append(steps[-1])
+    return path
+
+
+def _written(path: Sequence[str | int]) -> str:
+    return "".join(_steps(path))[:200]
+
+
+def _steps(path: Sequence[str | int]) -> Iterator[str]:
+    for place, step in enumerate(path):
+        if isinstance(step, int):
+            yield f"[{step}]"
+        else:
+            yield f".{step}" if place else step

@@ -1,0 +1,69 @@
+"""`POST /v1/embeddings`."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from pellucid.core.errors import PellucidError
+from pellucid.core.outputs import EmbeddingOutput
+from pellucid.server.errors import bad_request
+from pellucid.server.events import unless_gone
+from pellucid.server.reading import read
+from pellucid.server.routes.completions import prompts_of
+from pellucid.server.service import Service
+from pellucid.server.wire.tokens import EmbeddingRequest
+
+
+async def embeddings(request: Request) -> JSONResponse:
+    service: Service = request.app.state.service
+    asking = await read(request, EmbeddingRequest)
+    asked = asking.asked
+    size = service.model.embedding_size
+    if asked.dimensions not in (None, size):
+        raise bad_request(
+            f"dimensions {asked.dimensions}: this model's vectors have {size} and are not cut: "
+            "leave it out",
+            "dimensions",
+        )
+    call = service.call(request, asked)
+    prompts = prompts_of(asked.input, service.limits, "input")
+    found = await unless_gone(request, _embed(service, prompts))
+    as_text = asked.encoding_format == "base64"
+    n_tokens = sum(len(output.prompt_token_ids) for output in found)
+    body = {
+        "object": "list",
+        "data": [
+            {"object": "embedding", "index": i, "embedding": _written(output.embedding, as_text)}
+            for i, output in enumerate(found)
+        ],
+        "model": call.model,
+        "usage": {"prompt_tokens": n_tokens, "total_tokens": n_tokens},
+        **asking.extras,
+    }
+    return JSONResponse(body, headers=asking.headers)
+
+
+async def _embed(service: Service, prompts: list[Any]) -> list[EmbeddingOutput]:
+    """A vector for each prompt. If one is refused the others are let go."""
+    tasks = [asyncio.ensure_future(service.client.embed(prompt)) for prompt in prompts]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except PellucidError as error:
+        raise await service.refusal(error, "input") from error
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _written(vector: Sequence[float], as_text: bool) -> Any:
+    """Little-endian float32 in base64, or numbers."""
+    if as_text:
+        return base64.b64encode(np.asarray(vector, "<f4").tobytes()).decode()
+    return list(vector)

@@ -1,0 +1,76 @@
+"""`POST /tokenize` and `POST /detokenize`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from pellucid.core.errors import PellucidError
+from pellucid.server.conversation import Tools, laid_out_with
+from pellucid.server.errors import bad_request
+from pellucid.server.logprobs import token_string
+from pellucid.server.reading import read
+from pellucid.server.routes.chat import as_messages, layout_of
+from pellucid.server.service import Service
+from pellucid.server.wire.tokens import DetokenizeRequest, TokenizeRequest
+
+
+async def tokenize(request: Request) -> JSONResponse:
+    """Token ids of a text or a conversation, as a completion of it would be given them."""
+    service: Service = request.app.state.service
+    asking = await read(request, TokenizeRequest)
+    service.model_named(asking.asked.model)
+    ids = await _ids(service, asking.asked)
+    body: dict[str, Any] = {
+        "count": len(ids),
+        "max_model_len": service.model.max_model_len,
+        "tokens": ids,
+    }
+    if asking.asked.return_token_strs:
+        body["token_strs"] = [token_string(service.tokenizer, token) for token in ids]
+    return JSONResponse({**body, **asking.extras}, headers=asking.headers)
+
+
+async def detokenize(request: Request) -> JSONResponse:
+    """The text of token ids, under vLLM's name for it and llama-server's."""
+    service: Service = request.app.state.service
+    asking = await read(request, DetokenizeRequest)
+    service.model_named(asking.asked.model)
+    skip = bool(asking.asked.skip_special_tokens)
+    try:
+        text = service.tokenizer.decode(asking.asked.tokens, skip)
+    except PellucidError as error:
+        raise bad_request(str(error), "tokens") from error
+    body = {"prompt": text, "content": text, **asking.extras}
+    return JSONResponse(body, headers=asking.headers)
+
+
+async def _ids(service: Service, asked: TokenizeRequest) -> list[int]:
+    if (asked.prompt is None) == (asked.messages is None):
+        raise bad_request("give either prompt (a text) or messages (a conversation)", "prompt")
+    try:
+        if asked.prompt is not None:
+            _refuse(asked, "messages", "tools add_generation_prompt continue_final_message")
+            return await asyncio.to_thread(
+                service.tokenizer.encode,
+                asked.prompt,
+                parse_special=bool(asked.parse_special),
+                add_special=asked.add_special_tokens is not False,
+            )
+        _refuse(asked, "prompt", "add_special_tokens parse_special")
+        functions = [tool.function.model_dump(exclude_none=True) for tool in asked.tools or ()]
+        messages = as_messages(asked.messages or [], service)
+        layout = laid_out_with(layout_of(asked), service, Tools(functions))
+        return await service.client.chat_token_ids(messages, layout)
+    except PellucidError as error:
+        param = "messages" if asked.prompt is None else "prompt"
+        raise await service.refusal(error, param) from error
+
+
+def _refuse(asked: TokenizeRequest, of: str, names: str) -> None:
+    for name in names.split():
+        if getattr(asked, name) is not None:
+            raise bad_request(f"{name} is for {of} alone: leave it out", name)

@@ -1,0 +1,154 @@
+"""Service: what every route needs of the engine and the settings.
+
+The one place where a request meets the engine: names are checked, text becomes a stream of
+increments, and what the engine refuses becomes an `ApiError` with a status, before any response has
+begun.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+
+from pellucid.core.errors import BadInput, PellucidError
+from pellucid.core.params import SamplingParams
+from pellucid.engine.client import AnswerStream, EngineClient
+from pellucid.engine.conversation import PLAIN, Layout
+from pellucid.server.errors import ApiError
+from pellucid.server.params import as_api_error
+from pellucid.server.settings import Settings
+from pellucid.server.tools.formats import ToolFormat, format_of
+
+logger = logging.getLogger("pellucid.server")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One HTTP request, as the engine is to know it.
+
+    `id` is the client's or ours; `salt` keeps its cached prefixes from those of other keys and
+    other salts.
+    """
+
+    id: str
+    model: str
+    created: int
+    salt: bytes
+    priority: int = 0
+    user: str | None = None
+
+
+class Service:
+    """An engine under the settings of one application."""
+
+    def __init__(self, client: EngineClient, settings: Settings) -> None:
+        self.client = client
+        self.settings = settings
+        self.limits = settings.limits
+        self.model = client.model
+        self.tokenizer = client.tokenizer
+        self.started = int(time.time())
+        self._numbers = itertools.count()
+
+    @property
+    def defaults(self) -> SamplingParams:
+        return self.model.default_params
+
+    def call(self, request: Request, asked: Any) -> Call:
+        """The request's own facts. Raises `ApiError` 404 for a model that is not served here."""
+        salt = getattr(asked, "cache_salt", None) or ""
+        tenant: bytes = getattr(request.state, "tenant", b"")
+        return Call(
+            id=getattr(asked, "request_id", None) or request.state.request_id,
+            model=self.model_named(asked.model),
+            created=int(time.time()),
+            salt=_salted(tenant, salt),
+            priority=getattr(asked, "priority", None) or 0,
+            user=getattr(asked, "user", None),
+        )
+
+    def model_named(self, name: str | None) -> str:
+        """`name`, or the model's own where none is given. Raises `ApiError` 404."""
+        names = self.settings.served_model_names
+        if name is None:
+            return names[0]
+        if name not in names:
+            raise ApiError(
+                404,
+                f"model {name[:200]!r} is not served here: this server has "
+                f"{', '.join(map(repr, names))}",
+                param="model",
+                code="model_not_found",
+            )
+        return name
+
+    async def open(
+        self,
+        call: Call,
+        prompt: Any,
+        params: SamplingParams,
+        layout: Layout = PLAIN,
+        *,
+        param: str = "prompt",
+        names: Mapping[str, str] | None = None,
+    ) -> AnswerStream:
+        """The engine's answer to one prompt, as it comes.
+
+        `param` is the field that the prompt came from, `names` what the request calls fields that
+        `SamplingParams` calls otherwise. Raises `ApiError`.
+        """
+        try:
+            return await self.client.stream(
+                prompt,
+                params,
+                layout,
+                request_id=f"{call.id}.{next(self._numbers)}",
+                priority=call.priority,
+                cache_salt=call.salt,
+            )
+        except PellucidError as error:
+            raise await self.refusal(error, param, names) from error
+
+    async def open_all(
+        self, call: Call, prompts: Sequence[Any], params: SamplingParams
+    ) -> list[AnswerStream]:
+        """A stream for each prompt, or none at all. Raises `ApiError`."""
+        streams: list[AnswerStream] = []
+        try:
+            for place, prompt in enumerate(prompts):
+                param = f"prompt[{place}]" if len(prompts) > 1 else "prompt"
+                streams.append(await self.open(call, prompt, params, param=param))
+        except BaseException:
+            for stream in streams:
+                await stream.aclose()
+            raise
+        return streams
+
+    async def refusal(
+        self, error: PellucidError, param: str = "prompt", names: Mapping[str, str] | None = None
+    ) -> ApiError:
+        """What a client is told of an engine's error: 503 if the engine is gone."""
+        if not isinstance(error, BadInput):
+            try:
+                await self.client.check_health()
+            except PellucidError as reason:
+                return ApiError(503, f"the engine is not available: {reason}", retry_after=5)
+        return as_api_error(error, {"prompt": param, **(names or {})})
+
+    def tool_format(self) -> ToolFormat | None:
+        """How this model writes tool calls, by its template; None: it was not made for tools."""
+        return format_of(self.model.tool_template)
+
+
+def _salted(tenant: bytes, salt: str) -> bytes:
+    """Equal for equal salts of one key; nothing where there is neither."""
+    if not tenant and not salt:
+        return b""
+    return hashlib.blake2b(salt.encode(), key=tenant[:64], digest_size=16).digest()

@@ -1,0 +1,1 @@
+"""Tool calls: how models write them, told from text as it comes."""

@@ -1,0 +1,117 @@
+"""`POST /v1/chat/completions`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+
+from pellucid.server.wire.sampling import Count, OpenAiGenerating, TopLogprobs
+from pellucid.server.wire.strict import Wire, only
+
+ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+
+
+class TextPart(Wire):
+    type: Literal["text"]
+    text: str
+
+
+Content = str | list[TextPart]
+
+
+class SystemMessage(Wire):
+    role: Literal["system", "developer"]
+    content: Content
+    name: str | None = None
+
+
+class UserMessage(Wire):
+    role: Literal["user"]
+    content: Content
+    name: str | None = None
+
+
+class CalledFunction(Wire):
+    name: ToolName
+    arguments: str
+
+
+class ToolCall(Wire):
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+    index: int | None = None
+
+
+class AssistantMessage(Wire):
+    role: Literal["assistant"]
+    content: Content | None = None
+    name: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    refusal: only() = None  # type: ignore[valid-type]
+    audio: only() = None  # type: ignore[valid-type]
+    annotations: only([]) = None  # type: ignore[valid-type]
+    function_call: only() = None  # type: ignore[valid-type]
+    reasoning_content: only("") = None  # type: ignore[valid-type]
+
+
+class ToolMessage(Wire):
+    role: Literal["tool"]
+    content: Content
+    tool_call_id: str
+    name: str | None = None
+
+
+Message = Annotated[
+    SystemMessage | UserMessage | AssistantMessage | ToolMessage, Field(discriminator="role")
+]
+
+
+class Function(Wire):
+    name: ToolName
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(Wire):
+    type: Literal["function"]
+    function: Function
+
+
+class NamedFunction(Wire):
+    name: ToolName
+
+
+class NamedTool(Wire):
+    type: Literal["function"]
+    function: NamedFunction
+
+
+ToolChoice = Literal["none", "auto", "required"] | NamedTool
+
+
+class ChatRequest(OpenAiGenerating):
+    """A conversation to go on with. `max_completion_tokens` and `max_tokens` mean the same."""
+
+    messages: Annotated[list[Message], Field(min_length=1)]
+    max_completion_tokens: Count | None = None
+    logprobs: bool | None = None
+    top_logprobs: TopLogprobs | None = None
+    tools: list[Tool] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+
+    prompt_logprobs: only() = None  # type: ignore[valid-type]
+    modalities: only(["text"]) = None  # type: ignore[valid-type]
+    audio: only() = None  # type: ignore[valid-type]
+    prediction: only() = None  # type: ignore[valid-type]
+    functions: only([]) = None  # type: ignore[valid-type]
+    function_call: only() = None  # type: ignore[valid-type]
+    reasoning_effort: only() = None  # type: ignore[valid-type]
+    verbosity: only() = None  # type: ignore[valid-type]
+    web_search_options: only() = None  # type: ignore[valid-type]

@@ -1,0 +1,26 @@
+"""`POST /v1/completions`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from pellucid.core.params import MAX_COUNT
+from pellucid.server.wire.sampling import OpenAiGenerating, TokenId, TopLogprobs
+from pellucid.server.wire.strict import only
+
+
+class CompletionRequest(OpenAiGenerating):
+    """`prompt` is a text, token ids, or a list of either: each is answered `n` times. With `echo`,
+    `max_tokens` may be 0: the prompt is scored and nothing is added."""
+
+    prompt: str | list[str] | list[TokenId] | list[list[TokenId]]
+    max_tokens: Annotated[int, Field(ge=0, le=MAX_COUNT)] | None = None
+    echo: bool | None = None
+    logprobs: TopLogprobs | None = None
+    best_of: Annotated[int, Field(ge=1)] | None = None
+
+    add_special_tokens: only(True) = None  # type: ignore[valid-type]
+    suffix: only("") = None  # type: ignore[valid-type]
+    prompt_logprobs: only() = None  # type: ignore[valid-type]

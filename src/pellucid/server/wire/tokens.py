@@ -1,0 +1,46 @@
+"""`POST /tokenize`, `POST /detokenize` and `POST /v1/embeddings`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, Field
+
+from pellucid.server.wire.chat import Message, Tool
+from pellucid.server.wire.sampling import Asking, TokenId
+from pellucid.server.wire.strict import Wire
+
+
+class TokenizeRequest(Wire):
+    """A text (`prompt`, or llama-server's `content`) or a conversation (`messages`)."""
+
+    model: str | None = None
+    prompt: Annotated[str | None, Field(validation_alias=AliasChoices("prompt", "content"))] = None
+    messages: Annotated[list[Message], Field(min_length=1)] | None = None
+    tools: list[Tool] | None = None
+    add_special_tokens: Annotated[
+        bool | None, Field(validation_alias=AliasChoices("add_special_tokens", "add_special"))
+    ] = None
+    parse_special: bool | None = None
+    return_token_strs: Annotated[
+        bool | None, Field(validation_alias=AliasChoices("return_token_strs", "with_pieces"))
+    ] = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    lenient: bool | None = None
+
+
+class DetokenizeRequest(Wire):
+    model: str | None = None
+    tokens: list[TokenId]
+    skip_special_tokens: bool | None = None
+    lenient: bool | None = None
+
+
+class EmbeddingRequest(Asking):
+    """`input` is a text, token ids, or a list of either."""
+
+    input: str | list[str] | list[TokenId] | list[list[TokenId]]
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Annotated[int, Field(ge=1)] | None = None

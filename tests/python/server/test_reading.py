@@ -1,0 +1,167 @@
+"""Requests are taken to the letter: what is not honoured is refused, or let go and listed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pellucid.server.errors import ApiError
+from pellucid.server.honoured import REQUESTS
+from pellucid.server.reading import validate
+from tests.python.server.running import Running
+
+CHAT = {"messages": [{"role": "user", "content": "hi"}]}
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"prompt": "hi", "colour": 1}, "colour"),
+        ({"prompt": "hi", "temperature": "1"}, "temperature"),
+        ({"prompt": "hi", "temperature": -1}, "temperature"),
+        ({"prompt": "hi", "max_tokens": 1.5}, "max_tokens"),
+        ({"prompt": "hi", "max_tokens": True}, "max_tokens"),
+        ({"prompt": "hi", "stream": 1}, "stream"),
+        ({"prompt": "hi", "suffix": "!"}, "suffix"),
+        ({"prompt": "hi", "best_of": 2}, "best_of"),
+        ({"prompt": "hi", "stop": ["a", ""]}, "stop[1]"),
+        ({"prompt": "hi", "stop": [1]}, "stop[0]"),
+        ({"prompt": "hi", "logit_bias": {"12": 1e30}}, "logit_bias.12"),
+        ({"prompt": "hi", "logit_bias": {"abc": 1}}, "logit_bias['abc']"),
+        ({"prompt": "hi", "logit_bias": {"-1": 1}}, "logit_bias['-1']"),
+        ({"prompt": "hi", "logit_bias": {"49152": 1}}, "logit_bias[49152]"),
+        ({"prompt": "hi", "min_tokens": 9, "max_tokens": 3}, "min_tokens"),
+        ({"prompt": "hi", "max_tokens": 0}, "max_tokens"),
+        ({"prompt": "hi", "guided_json": {}}, "guided_json"),
+        ({"prompt": "hi", "stream_options": {"x": 1}}, "stream_options.x"),
+        ({"prompt": "hi", "response_format": {"type": "xml"}}, "response_format"),
+        ({"prompt": "hi", "structured_outputs": {}}, "structured_outputs"),
+        ({"prompt": "hi", "structured_outputs": {"choice": []}}, "structured_outputs.choice"),
+        ({"prompt": [0, 99999]}, "prompt"),
+        ({"prompt": []}, "prompt"),
+        ({"prompt": [[]]}, "prompt"),
+        ({"prompt": [-1]}, "prompt[0]"),
+        ({}, "prompt"),
+    ],
+)
+def test_a_field_that_cannot_be_honoured_is_named(server: Running, body: Any, param: str) -> None:
+    response = server.post("/v1/completions", body)
+    assert response.status_code == 400, response.text
+    error = response.json()["error"]
+    assert (error["type"], error["param"]) == ("invalid_request_error", param), error
+    assert error["message"]
+    assert not server.client.seen
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "king", "content": "hi"}]}, "messages[0]"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": "hi", "mood": 1}]}, "messages[0].mood"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+            "messages[0].content[0].type",
+        ),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"max_tokens": 2, "max_completion_tokens": 3}, "max_completion_tokens"),
+        ({"reasoning_effort": "high"}, "reasoning_effort"),
+        ({"store": True}, "store"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
+            "response_format.json_schema.schema",
+        ),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),  # no such template
+        ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
+        ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs"),
+    ],
+)
+def test_of_a_conversation_too(server: Running, change: dict[str, Any], param: str) -> None:
+    response = server.post("/v1/chat/completions", {**CHAT, **change})
+    assert response.status_code == 400, response.text
+    assert response.json()["error"]["param"] == param, response.text
+    assert not server.client.seen
+
+
+def test_null_is_not_given(server: Running) -> None:
+    body = dict.fromkeys(("temperature", "stop", "tools", "store", "n", "logit_bias", "stream"))
+    assert server.post("/v1/chat/completions", {**CHAT, **body}).status_code == 200
+
+
+def test_a_value_that_asks_for_nothing_special_is_taken(server: Running) -> None:
+    body = {"prompt": "hi", "suffix": "", "best_of": 1, "store": False, "service_tier": "auto"}
+    assert server.post("/v1/completions", body).status_code == 200
+
+
+@pytest.mark.parametrize("how", ["header", "field"])
+def test_a_lenient_caller_learns_what_was_ignored(server: Running, how: str) -> None:
+    body = {"prompt": "hi", "colour": 1, "suffix": "!", "stream_options": {"x": 1}}
+    headers = {"X-Pellucid-Lenient": "true"} if how == "header" else {}
+    if how == "field":
+        body["lenient"] = True
+    response = server.post("/v1/completions", body, headers=headers)
+    assert response.status_code == 200, response.text
+    ignored = response.json()["ignored_fields"]
+    assert sorted(ignored) == ["colour", "stream_options.x", "suffix"]
+    assert sorted(response.headers["X-Pellucid-Ignored"].split(", ")) == sorted(ignored)
+    streamed = server.post("/v1/completions", {**body, "stream": True}, headers=headers)
+    first = json.loads(streamed.text.split("\n")[0].removeprefix("data: "))
+    assert sorted(first["ignored_fields"]) == sorted(ignored)
+
+
+def test_leniency_does_not_cover_wrong_values(server: Running) -> None:
+    body = {"prompt": "hi", "colour": 1, "temperature": "hot", "lenient": True}
+    response = server.post("/v1/completions", body)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "temperature"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"hello",
+        b"[]",
+        b"7",
+        b'{"prompt": "hi"',
+        b'{"prompt": NaN}',
+        b'{"prompt": "\\ud800"}',
+        b'{"prompt": "\xff"}',
+        b'{"prompt":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"prompt": "hi", "seed": 1' + b"0" * 6000 + b"}",
+    ],
+)
+def test_a_body_that_is_no_request_is_one_error(server: Running, body: bytes) -> None:
+    response = server.http.post("/v1/completions", content=body)
+    assert response.status_code == 400, response.text
+    assert response.json()["error"]["type"] == "invalid_request_error"
+
+
+@settings(max_examples=60)
+@given(data=st.data(), path=st.sampled_from(sorted(REQUESTS)))
+def test_whatever_comes_is_read_or_refused_with_a_message(data: Any, path: str) -> None:
+    """Any JSON object, with names that the model knows: a model, or an `ApiError` with status 400
+    whose message is one line."""
+    model = REQUESTS[path]
+    names = st.sampled_from(sorted(model.model_fields)) | st.text(max_size=5)
+    given_ = data.draw(st.dictionaries(names, json_values, max_size=5))
+    try:
+        read = validate(given_, model, lenient=data.draw(st.booleans()))
+    except ApiError as error:
+        assert error.status == 400
+        assert error.message and "\n" not in error.message.replace(repr(given_), "")
+    else:
+        assert isinstance(read.asked, model)
