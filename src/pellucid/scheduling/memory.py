@@ -177,9 +177,9 @@ class Memory:
         """Assert the invariants, `sequences` being all that have pages."""
         self.pool.check()
         held = Counter(page for x in sequences for page in x.pages)
-        held.update(x.copy[0] for x in sequences if x.copy is not None)
+        sources = Counter(x.copy[0] for x in sequences if x.copy is not None)
         for page in range(self.pool.n_pages):
-            assert self.pool.owners(page) == held[page], f"owners of page {page} miscounted"
+            assert self.pool.owners(page) == held[page] + sources[page], f"page {page} miscounted"
         for sequence in sequences:
             assert sequence.computed <= len(sequence.pages) * self.page_size
             for page in sequence.pages[sequence.computed // self.page_size :]:

@@ -204,7 +204,8 @@ class Scheduler:
                 continue
             start, end = sequence.computed, sequence.computed + count
             last = end == len(sequence.tokens)
-            n_logits = count if sequence.all_logits else int(last)
+            scored = sequence.all_logits and start < sequence.n_prompt
+            n_logits = count if scored else int(last)
             tokens = tuple(sequence.tokens[start:end])
             spans.append(Span(sequence.id, start, tokens, sequence.pages, n_logits))
             sequence.last_planned = self._admission.plan_number

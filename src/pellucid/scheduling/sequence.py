@@ -24,7 +24,7 @@ class Sequence:
 
     max_tokens: how many the answer may have; 0 computes the prompt alone. all_logits: the logits
     of every position of the prompt are wanted, not just its last's, so nothing is taken from the
-    prefix cache. priority: lower runs first; equals go by arrival. salt: sequences of different
+    prefix cache; a token follows only from a span that ends with the last of `tokens`. priority: lower runs first; equals go by arrival. salt: sequences of different
     salts never share pages. sibling_of: a sequence of the same prompt, added before, from which
     this one takes the prompt's pages when they are computed.
 
