@@ -157,10 +157,8 @@ class Admission:
 
     def _place_for(self, sequence: Sequence) -> bool:
         """Whether a place is free, or one that a lower priority has."""
-        running = self._running.all
-        return len(running) < self._limits.max_num_seqs or any(
-            other.priority > sequence.priority for other in running.values()
-        )
+        running = self._running
+        return len(running.all) < self._limits.max_num_seqs or running.any_below(sequence.priority)
 
     def _headroom(self, sequence: Sequence) -> int:
         """Pages to be left when the sequence has started."""
@@ -187,13 +185,13 @@ class Admission:
 
     def _by_preempting(self, sequence: Sequence, known: list[int]) -> Reuse | None:
         """The same, after preempting lower priorities; nobody if that would not be enough."""
-        if self._must_wait_for_an_end(sequence):
-            return None
         running, memory = self._running, self._memory
+        if self._must_wait_for_an_end(sequence) or not running.any_below(sequence.priority):
+            return None
         lower = [x for x in running.all.values() if x.priority > sequence.priority]
         freed = sum(memory.lost(x)[1] for x in lower)
         reuse = memory.without_copy(memory.reuse(sequence, known))
-        if not lower or memory.cost(sequence, reuse) > memory.available + freed:
+        if memory.cost(sequence, reuse) > memory.available + freed:
             return None
         while (victim := running.victim(sequence.priority)) is not None:
             self.preempt(victim)

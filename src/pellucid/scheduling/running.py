@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pellucid.scheduling.memory import Memory
 from pellucid.scheduling.sequence import Sequence
 
@@ -18,6 +20,7 @@ class Running:
         self.short: dict[int, Sequence] = {}
         self.n_growing = 0  # how many may need more pages than they have
         self.n_ended = 0  # how many have ended so far
+        self._priorities: Counter[int] = Counter()
         self._memory = memory
         self._keeps = keeps
 
@@ -25,6 +28,7 @@ class Running:
         """Just admitted: it has pages for all its tokens."""
         self.all[sequence.id] = self.prefilling[sequence.id] = sequence
         self.n_growing += len(sequence.pages) < sequence.max_pages
+        self._priorities[sequence.priority] += 1
 
     def remove(self, sequence: Sequence) -> None:
         """It still has its pages."""
@@ -32,6 +36,13 @@ class Running:
         for group in (self.decoding, self.prefilling, self.short):
             group.pop(sequence.id, None)
         self.n_growing -= len(sequence.pages) < sequence.max_pages
+        self._priorities[sequence.priority] -= 1
+        if not self._priorities[sequence.priority]:
+            del self._priorities[sequence.priority]
+
+    def any_below(self, priority: int) -> bool:
+        """Whether one runs whose priority is worse."""
+        return max(self._priorities, default=priority) > priority
 
     def grow(self, sequence: Sequence) -> None:
         """Take the pages it lacks."""

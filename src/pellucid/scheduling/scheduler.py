@@ -134,9 +134,11 @@ class Scheduler:
         self._grow()
         budget = self.limits.max_num_batched_tokens - len(running.decoding)
         chunks = self._policy.share_out(self._admission, running, budget)
+        # Span(...) by way of its base takes a third less time, and there are hundreds.
+        new = tuple.__new__
         spans = [
-            Span(sequence.id, sequence.computed, (sequence.tokens[-1],), sequence.pages, 1)
-            for sequence in running.decoding.values()
+            new(Span, (x.id, x.computed, (x.tokens[-1],), x.pages, 1))
+            for x in running.decoding.values()
         ]
         copies = self._add_chunks(spans, chunks)
         self.changes, self._memory.changes = self._memory.changes, PageChanges()
@@ -149,17 +151,18 @@ class Scheduler:
         running, memory, page_size = self._running, self._memory, self.limits.page_size
         everyone, decoding = running.all, running.decoding
         for span in plan.spans:
-            sequence = everyone.get(span.sequence)
-            if sequence is None:
-                continue
             chosen = tokens.get(span.sequence, ())
-            sequence.tokens.extend(chosen)
-            if span.sequence in decoding and len(chosen) == 1:
-                sequence.computed = span.start + 1
-                if not sequence.computed % page_size:
+            sequence = decoding.get(span.sequence)
+            if sequence is not None and len(chosen) == 1:  # the common case, made short
+                sequence.tokens.append(chosen[0])
+                sequence.computed = computed = span.start + 1
+                if not computed % page_size:
                     memory.store(sequence)
                     running.short[sequence.id] = sequence
-            else:
+                continue
+            sequence = everyone.get(span.sequence)
+            if sequence is not None:
+                sequence.tokens.extend(chosen)
                 self._settle(sequence, span.end)
 
     def finish(self, sequence: Sequence) -> None:

@@ -24,9 +24,10 @@ class Sequence:
 
     max_tokens: how many the answer may have; 0 computes the prompt alone. all_logits: the logits
     of every position of the prompt are wanted, not just its last's, so nothing is taken from the
-    prefix cache; a token follows only from a span that ends with the last of `tokens`. priority: lower runs first; equals go by arrival. salt: sequences of different
-    salts never share pages. sibling_of: a sequence of the same prompt, added before, from which
-    this one takes the prompt's pages when they are computed.
+    prefix cache; a token follows only from a span that ends with the last of `tokens`. priority:
+    lower runs first; equals go by arrival. salt: sequences of different salts never share pages.
+    sibling_of: a sequence of the same prompt, added before, from which this one takes the prompt's
+    pages when they are computed.
 
     Raises `ValueError` for a sibling whose prompt, salt or priority is another.
     """
