@@ -5,7 +5,7 @@ and, beyond these, one for each running sequence that may still grow: whoever st
 another out at once. If there is neither, lower priorities are preempted for it.
 
 1. Among equals in priority, places go in turn to the oldest and to the shortest that waits
-   (`Lane`). So whoever is oldest gets one of the next two.
+   (`Lane`). So the oldest gets one of the next two, once there are tokens of a step for it.
 2. If the oldest waits for pages, shorter ones may pass it until they have taken as many pages as
    it needs itself. Then all wait for it.
 3. A preempted sequence starts again only when a running one has ended since, or none runs. So it is
@@ -91,11 +91,17 @@ class Admission:
         known = self._memory.known_pages(sequence)
         if self._follow_prefix(sequence, known):
             return Outcome.FOLLOWS
+        toll = self._toll(sequence, self._memory.reuse(sequence, known))
+        if toll is None:
+            return Outcome.BLOCKED
         reuse = self._affordable(sequence, known)
         if reuse is None or len(self._running.all) >= self._limits.max_num_seqs:
             reuse = self._by_preempting(sequence, known)
-        if reuse is None or not self._may_pass(sequence, reuse):
+        if reuse is None:
             return Outcome.BLOCKED
+        oldest = self.queue.first(Lane.OLDEST)
+        if oldest is not None:
+            oldest.passed += toll
         self._start(sequence, reuse)
         self.turn = lane.other
         return Outcome.RUNS
@@ -121,6 +127,7 @@ class Admission:
         self._memory.admit(sequence, reuse)
         self._running.add(sequence)
         sequence.state = State.RUNNING
+        sequence.passed = 0
         sequence.last_planned = self.plan_number
         self.followers.expect(sequence, reuse.computed // self._limits.page_size)
         if not sequence.n_preemptions:
@@ -190,8 +197,11 @@ class Admission:
             return None
         lower = [x for x in running.all.values() if x.priority > sequence.priority]
         freed = sum(memory.lost(x)[1] for x in lower)
+        kept = self._headroom(sequence) - sum(len(x.pages) < x.max_pages for x in lower)
+        if len(lower) == len(running.all):
+            kept = 0
         reuse = memory.without_copy(memory.reuse(sequence, known))
-        if memory.cost(sequence, reuse) > memory.available + freed:
+        if memory.cost(sequence, reuse) + kept > memory.available + freed:
             return None
         while (victim := running.victim(sequence.priority)) is not None:
             self.preempt(victim)
@@ -200,21 +210,19 @@ class Admission:
                 return found
         return None
 
-    def _may_pass(self, sequence: Sequence, reuse: Reuse) -> bool:
-        """Whether a sequence may start before the oldest."""
+    def _toll(self, sequence: Sequence, reuse: Reuse) -> int | None:
+        """Pages that it takes from the oldest by starting before it; None if that is too many."""
         oldest = self.queue.first(Lane.OLDEST)
         if oldest is None or oldest is sequence:
-            return True
+            return 0
         memory = self._memory
         need = memory.cost(sequence, reuse)
         theirs = memory.reuse(oldest, memory.known_pages(oldest))
         wanted = memory.cost(oldest, memory.without_copy(theirs)) + self._headroom(oldest)
         if need + wanted <= memory.available:
-            return True
-        if oldest.passed + need > pages_for(len(oldest.tokens), self._limits.page_size):
-            return False
-        oldest.passed += need
-        return True
+            return 0
+        most = pages_for(len(oldest.tokens), self._limits.page_size)
+        return need if oldest.passed + need <= most else None
 
 
 def _pages(count: int) -> str:

@@ -26,30 +26,29 @@ class Policy(Protocol):
 class Continuous:
     """Sequences start and end at any step.
 
-    Half of the budget (rounded up every other time) goes to the oldest prompt, the other half to
-    the shortest; what one does not need the other has. So, among equals in priority and while
-    there are places and pages:
+    Half of the budget goes to the shortest prompt, the other half (rounded up) to the oldest; what
+    one does not need the other has. So, among equals in priority, while there are places and pages,
+    and if decode leaves at least b >= 2 tokens of each step, a prompt of s tokens is computed
 
-    - However many long prompts there are, a prompt of s tokens is computed as if the step had half
-      of its budget and there were none but the shorter ones: with budget b for prompts in each
-      step and t tokens in shorter or equal prompts, after at most ceil((s + t) / floor(b / 2)) + 1
-      plans.
-    - However many short prompts there are, a prompt is computed no later than first come, first
-      served would with half of the budget.
+    - in at most ceil((s + t) / floor(b / 2)) plans, where t is what is left of prompts no longer
+      than it: however many longer prompts there are, they do not count;
+    - in at most ceil((s + t) / ceil(b / 2)) plans, where t is what is left of prompts that came
+      before it: however many short prompts come, it waits no longer than twice as long as it would
+      in the order of arrival.
+
+    With one token left by decode there is nothing to halve: it goes to the oldest.
     """
 
     shares_work = True
 
-    def __init__(self) -> None:
-        self._odd = 0
-
     def share_out(self, admission: Admission, running: Running, budget: int) -> Chunks:
         chunks: Chunks = {}
-        self._odd ^= 1
-        shortest = (budget + self._odd) // 2
+        if budget < 2:
+            _serve(admission, running, Lane.OLDEST, budget, chunks)
+            return chunks
         first = admission.turn
-        left = shortest if first is Lane.SHORTEST else budget - shortest
-        left = budget - left + _serve(admission, running, first, left, chunks)
+        share = budget // 2 if first is Lane.SHORTEST else budget - budget // 2
+        left = budget - share + _serve(admission, running, first, share, chunks)
         left = _serve(admission, running, first.other, left, chunks)
         _serve(admission, running, first, left, chunks)
         return chunks

@@ -11,27 +11,7 @@ from hypothesis import strategies as st
 from pellucid.core.errors import BadInput, PromptTooLong
 from pellucid.core.plan import Plan
 from pellucid.scheduling import Limits, Scheduler, Sequence, State
-
-
-def limits(**changes: object) -> Limits:
-    fields: dict[str, object] = {
-        "max_model_len": 64,
-        "max_num_seqs": 4,
-        "max_num_batched_tokens": 16,
-        "n_pages": 16,
-        "page_size": 4,
-    }
-    return Limits(**{**fields, **changes})  # type: ignore[arg-type]
-
-
-def outline(plan: Plan) -> list[tuple[int, int, int, int]]:
-    """(sequence, start, end, logits wanted) of each span."""
-    return [(span.sequence, span.start, span.end, span.n_logits) for span in plan.spans]
-
-
-def apply(scheduler: Scheduler, plan: Plan) -> None:
-    """One token, 7, for each sequence that has logits."""
-    scheduler.apply(plan, {span.sequence: (7,) for span in plan.spans if span.n_logits})
+from tests.python.scheduling.helpers import apply, limits, outline
 
 
 def test_a_prompt_goes_in_chunks_and_then_decodes() -> None:
