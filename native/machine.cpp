@@ -4,8 +4,34 @@
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
+#if defined(__x86_64__)
+#include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+#endif
 
 namespace pellucid {
+namespace {
+
+#if defined(__x86_64__)
+// Bits of CPUID's leaf 7, EDX. Not all compilers know names for them.
+constexpr unsigned kAmxTile = 1u << 24, kAmxInt8 = 1u << 25;
+
+// A bit of the processor's, if the system keeps tiles across switches of threads.
+bool has_tiles(unsigned bit) {
+  unsigned a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return false;
+  unsigned low, high;
+  asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  constexpr unsigned kTileState = 3u << 17;
+  if ((low & kTileState) != kTileState) return false;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & bit);
+}
+#endif
+
+}  // namespace
 
 std::vector<CpuFeature> cpu_features() {
 #if defined(__x86_64__) || defined(_M_X64)
@@ -19,6 +45,8 @@ std::vector<CpuFeature> cpu_features() {
       {"avx512vl", __builtin_cpu_supports("avx512vl") != 0},
       {"avx512dq", __builtin_cpu_supports("avx512dq") != 0},
       {"avx512vnni", __builtin_cpu_supports("avx512vnni") != 0},
+      {"amx_tile", has_tiles(kAmxTile)},
+      {"amx_int8", has_tiles(kAmxInt8)},
   };
 #elif defined(__aarch64__) && defined(__linux__)
   return {{"neon", true}, {"dotprod", (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0}};
@@ -28,6 +56,15 @@ std::vector<CpuFeature> cpu_features() {
   return {{"neon", true}};
 #else
   return {};
+#endif
+}
+
+bool grant_tiles() {
+#if defined(__x86_64__) && defined(__linux__)
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // of arch_prctl(2)
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
 #endif
 }
 

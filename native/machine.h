@@ -15,4 +15,8 @@ struct CpuFeature {
 // processor (and its operating system) offers each.
 std::vector<CpuFeature> cpu_features();
 
+// Asks the system to let this process, all its threads and the children it forks use the tiles of AMX.
+// False where it does not; then they fault.
+bool grant_tiles();
+
 }  // namespace pellucid

@@ -16,6 +16,11 @@ std::vector<std::string> needs(Simd simd) {
     case Simd::avx2: return {"avx2", "fma", "f16c"};
     case Simd::avx512:
       return {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni", "avx2", "fma", "f16c"};
+    case Simd::amx: {
+      std::vector<std::string> all = {"amx_tile", "amx_int8"};
+      for (const std::string& need : needs(Simd::avx512)) all.push_back(need);
+      return all;
+    }
   }
   return {};
 }
@@ -33,10 +38,12 @@ SimdChoice consider(Simd simd, const std::vector<CpuFeature>& features) {
     if (!offers(features, need)) missing += (missing.empty() ? "" : " ") + need;
   }
   if (!missing.empty()) return {simd, false, "this processor lacks " + missing};
+  if (simd == Simd::amx && !grant_tiles())
+    return {simd, false, "the system lacks or withholds permission to use the processor's tiles"};
   return {simd, true, all.empty() ? "runs anywhere" : "this processor has " + all};
 }
 
-constexpr Simd kAll[] = {Simd::generic, Simd::neon, Simd::avx2, Simd::avx512};
+constexpr Simd kAll[] = {Simd::generic, Simd::neon, Simd::avx2, Simd::avx512, Simd::amx};
 
 Simd best() {
   Simd chosen = Simd::generic;
@@ -53,6 +60,7 @@ std::string_view simd_name(Simd simd) {
     case Simd::neon: return "neon";
     case Simd::avx2: return "avx2";
     case Simd::avx512: return "avx512";
+    case Simd::amx: return "amx";
   }
   return "?";
 }
@@ -76,7 +84,7 @@ Simd simd_named(std::string_view name) {
                                 " cannot be used: " + choice.why);
   }
   throw std::invalid_argument("unknown instruction set \"" + std::string(name) +
-                              "\"; choose generic, neon, avx2 or avx512");
+                              "\"; choose generic, neon, avx2, avx512 or amx");
 }
 
 Simd simd_chosen() {

@@ -13,6 +13,7 @@ enum class Simd {
   neon,     // Arm, with the dot-product extension
   avx2,     // x86 with AVX2, FMA and F16C
   avx512,   // x86 with AVX-512 F, BW, VL, DQ and VNNI
+  amx,      // the same with AMX tiles of int8, which the system must grant; only products use them
 };
 
 std::string_view simd_name(Simd simd);
@@ -26,7 +27,7 @@ struct SimdChoice {
 // Every instruction set with kernels in the program's source, usable here or not.
 const std::vector<SimdChoice>& simd_considered();
 
-// The best usable one; PELLUCID_SIMD=generic|neon|avx2|avx512 in the environment of the process
+// The best usable one; PELLUCID_SIMD=generic|neon|avx2|avx512|amx in the environment of the process
 // asks for another. Throws std::invalid_argument when that names none, or one that is not usable.
 Simd simd_chosen();
 

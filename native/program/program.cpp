@@ -24,6 +24,7 @@ size_t aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 Kernels kernels_for(Simd simd) {
   switch (simd) {
 #if defined(__x86_64__) || defined(_M_X64)
+    case Simd::amx:
     case Simd::avx512: return {simd, &kRowKernelsAvx512, &kAttentionKernelsAvx512};
     case Simd::avx2: return {simd, &kRowKernelsAvx2, &kAttentionKernelsAvx2};
 #elif defined(__aarch64__)

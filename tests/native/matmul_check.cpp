@@ -73,8 +73,8 @@ int check(TensorType type, Simd simd) {
   const matmul::Layout& layout = *matmul::find_layout(type);
   int wrong = 0;
   for (const int64_t n : {1, 13, 16, 39})
-    for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}) {
-      const int64_t k = layout.is_float() ? 7 + rows : layout.is_super() ? 512 : 96;
+    for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 83}) {
+      const int64_t k = layout.is_float() ? 7 + rows : layout.is_super() || rows > 13 ? 768 : 96;
       const auto raw = random_weight(layout, n, k);
       std::vector<float> x(static_cast<size_t>(rows * k)), bias(static_cast<size_t>(n)),
           onto(static_cast<size_t>(rows * n));

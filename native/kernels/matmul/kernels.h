@@ -39,11 +39,30 @@ struct FloatTile {
 using BlockKernel = void (*)(const BlockTile&);
 using FloatKernel = void (*)(const FloatTile&);
 
+// Groups of a weight times many rows at once.
+struct TiledProduct {
+  const uint8_t* groups;  // all of the weight's
+  int64_t group_bytes, params_bytes, group_begin, group_end;
+  int64_t blocks;            // of 32 along K
+  int64_t n_out;
+  const ActivationBlock* x;  // [rows][blocks]
+  int64_t rows;
+  Sink sink;  // of the weight's first output; its lanes do not count
+};
+
+// For processors that have registers for it.
+struct TileKernel {
+  int rows;  // takes whole multiples of this; 0: there is none
+  int64_t least_rows;  // that pay for it
+  void (*multiply)(const TiledProduct&);
+};
+
 // The kernels of one type: tile[rows] for 1 <= rows <= max_rows; one of the two is filled.
 struct TypeKernels {
   int max_rows;
   BlockKernel block[kMaxTileRows + 1];
   FloatKernel floats[kMaxTileRows + 1];
+  TileKernel tiles = {};
 };
 
 using QuantizeRow = void (*)(const float* x, int64_t k, ActivationBlock* blocks);
@@ -66,6 +85,7 @@ extern const KernelSet kGenericKernels;
 #if defined(__x86_64__)
 extern const KernelSet kAvx2Kernels;
 extern const KernelSet kAvx512Kernels;
+extern const KernelSet kAmxKernels;
 #elif defined(__aarch64__)
 extern const KernelSet kNeonKernels;
 #endif

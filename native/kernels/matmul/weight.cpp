@@ -55,9 +55,10 @@ class LaidOutWeight final : public PackedWeight {
                 int64_t group_begin, int64_t group_end) const override {
     check(x, ldo, group_begin, group_end);
     const int64_t row_bytes = layout_.is_float() ? k * 4 : k / kBlock * 64;
+    const int64_t tiled = multiply_tiled(x, bias, out, ldo, add, group_begin, group_end);
     const int64_t max_rows = kernels_.max_rows;
     const int64_t strip = std::max<int64_t>(kStripBytes / row_bytes / max_rows, 1) * max_rows;
-    for (int64_t row = 0; row < x.rows; row += strip)
+    for (int64_t row = tiled; row < x.rows; row += strip)
       for (int64_t g = group_begin; g < group_end; ++g)
         multiply_strip(x, row, std::min(strip, x.rows - row), g, bias, out, ldo, add);
   }
@@ -77,6 +78,17 @@ class LaidOutWeight final : public PackedWeight {
     if (group_begin < 0 || group_begin > group_end || group_end > n_groups())
       refuse("groups [" + std::to_string(group_begin) + ", " + std::to_string(group_end) +
              ") are not within the weight's " + std::to_string(n_groups()));
+  }
+
+  // The first rows, as many as tiles are worth while for. Returns how many.
+  int64_t multiply_tiled(const Activations& x, const float* bias, float* out, int64_t ldo, bool add,
+                         int64_t group_begin, int64_t group_end) const {
+    const TileKernel& tiles = kernels_.tiles;
+    if (!tiles.rows || x.rows < tiles.least_rows) return 0;
+    const int64_t rows = x.rows / tiles.rows * tiles.rows;
+    tiles.multiply({data_.get(), group_bytes_, layout_.params_bytes(k), group_begin, group_end,
+                    k / kBlock, n_out, x.blocks, rows, {out, ldo, bias, add, 0}});
+    return rows;
   }
 
   // One group times rows [row, row + rows), in tiles as even as can be.
@@ -164,6 +176,7 @@ const KernelSet& kernel_set(Simd simd) {
 #if defined(__x86_64__)
     case Simd::avx2: return kAvx2Kernels;
     case Simd::avx512: return kAvx512Kernels;
+    case Simd::amx: return kAmxKernels;
 #elif defined(__aarch64__)
     case Simd::neon: return kNeonKernels;
 #endif

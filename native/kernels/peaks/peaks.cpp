@@ -37,6 +37,7 @@ std::vector<double> rates(double work, std::vector<double> seconds) {
 const PeakKernels& peak_kernels(Simd simd) {
   switch (simd) {
 #if defined(__x86_64__) || defined(_M_X64)
+    case Simd::amx:
     case Simd::avx512: return kPeakKernelsAvx512;
     case Simd::avx2: return kPeakKernelsAvx2;
 #elif defined(__aarch64__)
