@@ -33,11 +33,17 @@ def spinner(wanted: bool) -> Iterator[None]:
 def first_output(command: list[str], timeout: float = 120.0) -> float:
     """Seconds from the start of a process to the first byte it writes.
 
-    Raises `RuntimeError` if it writes none.
+    Compiled Python modules are kept, as an installed program's are. Raises `RuntimeError` if it
+    writes none.
     """
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     begin = time.perf_counter()
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     ) as process:
         assert process.stdout is not None
         first = process.stdout.read(1)

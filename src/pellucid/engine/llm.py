@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -338,7 +338,7 @@ def _count(name: str, value: int | None) -> int | None:
 
 def _seed(value: int | None) -> int:
     if value is None:
-        return secrets.randbits(64)
+        return int.from_bytes(os.urandom(8), "little")
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadInput(f"seed must be a whole number, not {value!r}")
     return value % (1 << 64)

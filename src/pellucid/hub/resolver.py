@@ -1,6 +1,7 @@
 """From a name to a path on this machine.
 
-A model that is here is used as it is, and no network is asked; `pull` asks for the newest.
+A model that is here is used as it is, and no network is asked; `pull` asks for the newest. What
+fetches and hashes is imported when it is needed: a path is opened without it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ from pellucid.hub.catalogue import Pinned
 from pellucid.hub.names import HubModel, parse_name
 from pellucid.hub.places import home, is_offline, locked
 from pellucid.hub.progress import Progress, SilentProgress
-from pellucid.hub.repository import fetch, fetch_pinned, find_cached
-from pellucid.hub.verify import is_intact
 
 
 def resolve(
@@ -73,16 +72,22 @@ def _locked(meant: Pinned | HubModel, progress: Progress, work: Callable[[], Pat
 
 
 def _find(meant: Pinned | HubModel, progress: Progress, *, again: bool = False) -> Path | None:
-    if isinstance(meant, HubModel):
-        return find_cached(meant, progress, again=again)
-    own = own_path(meant)
-    if is_intact(own, meant.sha256, meant.size, progress, again=again):
-        return own
-    return find_cached(on_hub(meant), progress, again=again)
+    if isinstance(meant, Pinned):
+        from pellucid.hub.verify import is_intact
+
+        own = own_path(meant)
+        if is_intact(own, meant.sha256, meant.size, progress, again=again):
+            return own
+    from pellucid.hub.repository import find_cached
+
+    model = on_hub(meant) if isinstance(meant, Pinned) else meant
+    return find_cached(model, progress, again=again)
 
 
 def _fetch(meant: Pinned | HubModel, progress: Progress) -> Path:
     if isinstance(meant, HubModel):
+        from pellucid.hub.repository import fetch
+
         return fetch(meant, progress)
     own_path(meant).unlink(missing_ok=True)  # whatever lies there was found damaged
     sources: list[tuple[str, Callable[[], Path]]] = [
@@ -101,6 +106,8 @@ def _fetch(meant: Pinned | HubModel, progress: Progress) -> Path:
 
 
 def _pinned_from_hub(meant: Pinned, progress: Progress) -> Path:
+    from pellucid.hub.repository import fetch_pinned
+
     return fetch_pinned(meant.repo, meant.revision, meant.file, meant.sha256, progress)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -80,10 +80,16 @@ class Weights:
         yield from self._by_name.items()
 
     def layer(self, index: int) -> Weights:
-        prefix = f"blk.{index}."
-        return Weights(
-            {k[len(prefix) :]: v for k, v in self._by_name.items() if k.startswith(prefix)}
-        )
+        return Weights(self._by_layer.get(str(index), {}))
+
+    @cached_property
+    def _by_layer(self) -> dict[str, dict[str, Weight]]:
+        layers: dict[str, dict[str, Weight]] = {}
+        for name, weight in self._by_name.items():
+            if name.startswith("blk."):
+                _, index, rest = name.split(".", 2)
+                layers.setdefault(index, {})[rest] = weight
+        return layers
 
 
 def load_weights(

@@ -8,10 +8,9 @@ from operator import methodcaller
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Library
 
-from pellucid.core.errors import BadInput, FormatError
+from pellucid.core.errors import FormatError
 from pellucid.text.encoders import Encoder, LibraryEncoder, WholeLinesEncoder
 from pellucid.text.gguf_vocab import PREFIX, GgufTokenizer
-from pellucid.text.merge_steps import Merger, RankMerger, ScoreMerger
 from pellucid.text.pieces import ScoreEncoder, ranked_merges, ranks_express
 from pellucid.text.pretokenizers import Cut, PreTokenizer
 from pellucid.text.vocabulary import SPACE_MARK, TokenKind, byte_value
@@ -26,25 +25,7 @@ def build_encoder(source: GgufTokenizer) -> Encoder:
     return _score_encoder(source)
 
 
-def build_merger(source: GgufTokenizer, encoder: Encoder) -> Merger:
-    """Raises `BadInput` when the vocabulary's model does not merge."""
-    inner = encoder.inner if isinstance(encoder, WholeLinesEncoder) else encoder
-    if source.rule is not None and isinstance(inner, LibraryEncoder):
-        tokens = _text_tokens(source)
-        merges = [pair for pair in _split_merges(source) if "".join(pair) in tokens]
-        whole = tokens if source.rule.ignore_merges else {}
-        if source.rule.whole_newline_runs:
-            whole = _newline_runs(tokens)
-        return RankMerger(inner.library, merges, source.vocabulary, whole)
-    if source.model == "t5":
-        raise BadInput(
-            "this tokenizer does not merge pairs: it is a unigram model, which chooses the "
-            "likeliest pieces"
-        )
-    return ScoreMerger(piece_scores(source), source.vocabulary, source.add_space_prefix)
-
-
-def _split_merges(source: GgufTokenizer) -> list[tuple[str, str]]:
+def split_merges(source: GgufTokenizer) -> list[tuple[str, str]]:
     if set(map(_count_spaces, source.merges)) == {1}:  # all at once is thrice as fast
         parts = " ".join(source.merges).split(" ")
         return list(zip(parts[::2], parts[1::2], strict=True))
@@ -54,7 +35,7 @@ def _split_merges(source: GgufTokenizer) -> list[tuple[str, str]]:
 _count_spaces = methodcaller("count", " ")
 
 
-def _text_tokens(source: GgufTokenizer) -> dict[str, int]:
+def text_tokens(source: GgufTokenizer) -> dict[str, int]:
     """Tokens that text may become: control tokens are not among them, whatever merges say."""
     vocabulary = source.vocabulary
     tokens = dict(vocabulary.id_of)
@@ -64,9 +45,9 @@ def _text_tokens(source: GgufTokenizer) -> dict[str, int]:
 
 
 def _rank_encoder(source: GgufTokenizer, rule: PreTokenizer) -> Encoder:
-    tokens = _text_tokens(source)
+    tokens = text_tokens(source)
     try:
-        model = _bpe(tokens, _split_merges(source), rule)
+        model = _bpe(tokens, split_merges(source), rule)
     except Exception:
         model = _bpe(tokens, _usable_merges(source, tokens), rule)
     library = Library(model)
@@ -79,10 +60,10 @@ def _rank_encoder(source: GgufTokenizer, rule: PreTokenizer) -> Encoder:
     encoder = LibraryEncoder(library)
     if not rule.whole_newline_runs:
         return encoder
-    return WholeLinesEncoder(encoder, _newline_runs(tokens))
+    return WholeLinesEncoder(encoder, newline_runs(tokens))
 
 
-def _newline_runs(tokens: dict[str, int]) -> dict[str, int]:
+def newline_runs(tokens: dict[str, int]) -> dict[str, int]:
     return {token: token_id for token, token_id in tokens.items() if not token.strip("\n")}
 
 

@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pellucid.core.errors import BadInput
 from pellucid.text.added import AddedToken, AddedTokens, Fragment
 from pellucid.text.characters import as_text
 from pellucid.text.encoders import Encoder
-from pellucid.text.folder import read_folder
-from pellucid.text.gguf_build import build_encoder, build_merger
+from pellucid.text.gguf_build import build_encoder
 from pellucid.text.gguf_vocab import GgufTokenizer, read_gguf_tokenizer
-from pellucid.text.merge_steps import MergedPiece, Merger, one_token
 from pellucid.text.vocabulary import TokenKind, Vocabulary
+
+if TYPE_CHECKING:
+    from pellucid.text.merge_steps import MergedPiece, Merger
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class Tokenizer:
             user_defined=user_defined,
             control=control,
             adds_bos_to_chat=source.add_bos,
-            make_merger=lambda: build_merger(source, encoder),
+            make_merger=lambda: _gguf_merger(source, encoder),
         )
 
     @classmethod
@@ -99,6 +101,8 @@ class Tokenizer:
         Raises `BadInput` when there is none, `FormatError` when a file is damaged and
         `UnsupportedError` naming what this version does not implement.
         """
+        from pellucid.text.folder import read_folder
+
         source = read_folder(path)
         return cls(
             source.vocabulary,
@@ -184,6 +188,8 @@ class Tokenizer:
     def merge_steps(self, text: str | bytes, *, parse_special: bool = False) -> list[MergedPiece]:
         """How `text` becomes tokens: each stretch that merges by itself, with every merge in the
         order BPE applies it. Raises `BadInput` when the vocabulary is not built of merges."""
+        from pellucid.text.merge_steps import one_token
+
         text = as_text(text)
         pieces: list[MergedPiece] = []
         for fragment in self._split(text, parse_special):
@@ -264,3 +270,9 @@ def _added(source: GgufTokenizer, *kinds: TokenKind) -> list[AddedToken]:
         )
         for token_id in source.vocabulary.ids_of_kind(*kinds)
     ]
+
+
+def _gguf_merger(source: GgufTokenizer, encoder: Encoder) -> Merger:
+    from pellucid.text.gguf_merger import build_merger  # what only `--merges` asks for
+
+    return build_merger(source, encoder)
