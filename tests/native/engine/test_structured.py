@@ -1,0 +1,14 @@
+"""Structured outputs on the native backend: its sampler, its pages, its threads."""
+
+from __future__ import annotations
+
+from tests.python.engine.test_structured import check_company, check_preemption
+from tests.python.engine.traffic import MakeLLM
+
+
+def test_company_changes_no_answer(make_llm: MakeLLM) -> None:
+    check_company(make_llm, backend="native", threads=2)
+
+
+def test_preemption_changes_no_answer(make_llm: MakeLLM) -> None:
+    check_preemption(make_llm, backend="native", threads=2)
