@@ -45,7 +45,7 @@ class RowSampler {
   };
   int32_t first_of_all(const SamplingRow& row) const;
   bool load(const SamplingRow& row);
-  void keep_only(std::span<const uint32_t> mask, size_t n);
+  void keep_only(std::span<const uint32_t> mask);
   template <class F>
   void each_of_peak(size_t p, F&& f) const;
   int32_t first_largest(const SamplingRow& row) const;

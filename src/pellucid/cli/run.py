@@ -11,6 +11,7 @@ from pellucid.cli.answers import as_json, print_logprobs, say_statistics, say_wh
 from pellucid.cli.arguments import json_option, model_option, split_words, text_or_input
 from pellucid.cli.engine_options import EngineOptions, engine_options
 from pellucid.cli.output import note, write, write_json
+from pellucid.cli.structure import structure_options, structured_outputs
 from pellucid.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--system", help="A system message.")
 @click.option("--raw", is_flag=True, help="Go on from the prompt as it is: no chat template.")
 @flags.sampling_options
+@structure_options
 @click.option("--n", type=int, help="Answers to the same prompt. [1]")
 @click.option("--logprobs", type=int, help="Show each token's log-probability and K alternatives.")
 @engine_options
@@ -34,6 +36,10 @@ def run(
     raw: bool,
     engine: EngineOptions,
     json: bool,
+    json_schema: str | None,
+    regex: str | None,
+    choice: tuple[str, ...],
+    grammar: str | None,
     **sampling: Any,
 ) -> None:
     """Answer one prompt, as it comes.
@@ -46,6 +52,7 @@ def run(
     prompt = _prompt(text)
     if raw and system is not None:
         raise BadInput("--system needs the chat template and --raw does without: choose one")
+    sampling["structured_outputs"] = structured_outputs(json_schema, regex, choice, grammar)
     flags.check_early(sampling)
     with engine.open(name) as llm:
         params = flags.sampling_params(llm.get_default_sampling_params(), **sampling)

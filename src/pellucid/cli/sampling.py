@@ -83,7 +83,11 @@ def check_early(given: dict[str, Any]) -> None:
 
 def in_effect(params: SamplingParams) -> dict[str, Any]:
     """The parameters as JSON shows them."""
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(params).items()}
+    shown = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(params).items()}
+    if params.structured_outputs is not None:
+        kind = params.structured_outputs.kind
+        shown["structured_outputs"] = {kind: getattr(params.structured_outputs, kind)}
+    return shown
 
 
 def _says_nothing(model: SamplingParams, neutral: SamplingParams) -> bool:

@@ -147,3 +147,22 @@ def test_user_text_never_becomes_control_tokens(pellucid: Pellucid, llm: LLM) ->
     plain = as_json(pellucid("run", "hi", *flags))
     [end] = llm.tokenizer.encode("<|im_end|>", parse_special=True)
     assert answer["prompt_token_ids"].count(end) == plain["prompt_token_ids"].count(end)
+
+
+def test_an_answer_of_a_given_form(pellucid: Pellucid, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    number = {"type": "integer", "minimum": 3, "maximum": 4}
+    closed = {"required": ["n"], "additionalProperties": False}
+    schema.write_text(json.dumps({"type": "object", "properties": {"n": number}, **closed}))
+    flags = (*GREEDY, "--max-tokens", "30", "--json")
+    answer = as_json(pellucid("run", "A number?", "--json-schema", str(schema), *flags))
+    assert json.loads(answer["outputs"][0]["text"])["n"] in (3, 4)
+    assert json.loads(answer["sampling_params"]["structured_outputs"]["json"]) == json.loads(
+        schema.read_text()
+    )
+    done = pellucid("run", QUESTION, "--choice", "Lyon", "--choice", "Paris", *GREEDY)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout in ("Lyon\n", "Paris\n")
+    done = pellucid("run", QUESTION, "--regex", "(")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: structured_outputs: regex: ")
