@@ -189,7 +189,7 @@ class _GivesUp:
 
     def mask(self, may_end: bool = True) -> NDArray[np.uint32]:
         self._left -= 1
-        if not self._left:
+        if self._left <= 0:
             raise BadInput("structured_outputs: the grammar cannot be followed further")
         return self._matcher.mask(may_end)
 
