@@ -61,8 +61,10 @@ class Admission:
         self.enqueue(*self.followers.stalled(self.plan_number - 1))
 
     def enqueue(self, *sequences: Sequence) -> None:
-        """They wait in the queue."""
+        """They wait: in the queue, or for their siblings."""
         for sequence in sequences:
+            if self._follow_sibling(sequence):
+                continue
             known = len(self._memory.known_pages(sequence)) * self._limits.page_size
             sequence.size = max(len(sequence.tokens) - known, 1)
             self.queue.add(sequence)

@@ -99,8 +99,8 @@ class Scheduler:
             else:
                 reasons.append((sequence.id, f"{ahead} before it, first {first}: {why}"))
         for follower, leader in admission.followers.items():
-            what = "prompt of its sibling" if follower.sibling_of is leader else "same prefix in"
-            reasons.append((follower.id, f"the {what} {leader.id} is being computed"))
+            what = "prompt" if follower.sibling_of is leader else "prefix"
+            reasons.append((follower.id, f"waits for {leader.id} to compute the {what} they share"))
         return reasons
 
     def add(self, sequence: Sequence) -> None:
