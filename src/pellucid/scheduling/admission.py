@@ -11,8 +11,8 @@ another out at once. If there is neither, lower priorities are preempted for it.
 3. A preempted sequence starts again only when a running one has ended since, or none runs. So it is
    preempted at most once for each that ends before it.
 4. A sequence does not compute what another is just computing: it waits for the prompt of its
-   sibling, or for a prefix that an earlier one, which had a part in the last plan, will bring into
-   the cache. Whoever has no part in a plan is waited for no longer.
+   sibling, or for a prefix that another brings into the cache; for this one only as long as the
+   other has half of the tokens for prompts in each step. So it is no later than by itself.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Admission:
         self._running.add(sequence)
         sequence.state = State.RUNNING
         sequence.passed = 0
-        sequence.last_planned = self.plan_number
+        sequence.last_led = self.plan_number - 1
         self.followers.expect(sequence, reuse.computed // self._limits.page_size)
         if not sequence.n_preemptions:
             sequence.cached_tokens = reuse.computed
@@ -158,7 +158,7 @@ class Admission:
         if coming is None:
             return False
         leader, end = coming
-        if leader.rank > sequence.rank or leader.last_planned < self.plan_number - 1:
+        if leader.last_led < self.plan_number - 1:
             return False
         self.queue.discard(sequence)
         self.followers.follow(sequence, leader, end * self._limits.page_size)

@@ -90,9 +90,9 @@ class Followers:
         return self._freed(ready + self._siblings.pop(leader, []), leader)
 
     def stalled(self, before: int) -> list[Sequence]:
-        """Followers of a prefix whose leader had no part in any plan since number `before`."""
+        """Followers of a prefix whose leader had too little of every plan since number `before`."""
         freed: list[Sequence] = []
-        for leader in [x for x in self._heaps if x.last_planned < before]:
+        for leader in [x for x in self._heaps if x.last_led < before]:
             freed += self._freed([entry[2] for entry in self._heaps.pop(leader)], leader)
         return freed
 

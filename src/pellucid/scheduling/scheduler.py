@@ -140,7 +140,7 @@ class Scheduler:
             new(Span, (x.id, x.computed, (x.tokens[-1],), x.pages, 1))
             for x in running.decoding.values()
         ]
-        copies = self._add_chunks(spans, chunks)
+        copies = self._add_chunks(spans, chunks, budget)
         self.changes, self._memory.changes = self._memory.changes, PageChanges()
         self.changes.copied.extend(copies)
         return Plan(tuple(spans), self.limits.page_size, copies)
@@ -199,7 +199,9 @@ class Scheduler:
             running.grow(sequence)
         running.short.clear()
 
-    def _add_chunks(self, spans: list[Span], chunks: Chunks) -> tuple[tuple[int, int], ...]:
+    def _add_chunks(
+        self, spans: list[Span], chunks: Chunks, budget: int
+    ) -> tuple[tuple[int, int], ...]:
         """A span for each chunk; returns the copies that must come before."""
         copies: list[tuple[int, int]] = []
         for sequence, count in chunks.items():
@@ -211,7 +213,8 @@ class Scheduler:
             n_logits = count if scored else int(last)
             tokens = tuple(sequence.tokens[start:end])
             spans.append(Span(sequence.id, start, tokens, sequence.pages, n_logits))
-            sequence.last_planned = self._admission.plan_number
+            if last or 2 * count + 1 >= budget:
+                sequence.last_led = self._admission.plan_number
             if sequence.copy is not None:
                 copies.append(sequence.copy)
         return tuple(copies)

@@ -41,7 +41,7 @@ class Sequence:
         "digests",
         "ended_before",
         "id",
-        "last_planned",
+        "last_led",
         "max_pages",
         "max_tokens",
         "n_preemptions",
@@ -95,7 +95,7 @@ class Sequence:
         self.n_stored = 0  # its first pages, which are in the prefix cache
         self.stores = True  # whether more of them can go there
         self.digests: list[bytes] = []  # of its first full pages
-        self.last_planned = -1  # number of the last plan that computes some of it
+        self.last_led = -1  # number of the last plan that gave it enough to be waited for
         self.passed = 0  # pages taken by those that passed while it waited for pages
         self.ended_before = -1  # how many had ended when it was preempted
 

@@ -107,6 +107,17 @@ def test_nobody_waits_for_one_that_does_not_get_on() -> None:
     assert step(scheduler) == [(0, 16, 24, 0), (3, 8, 16, 0)]
 
 
+def test_nobody_waits_for_one_that_crawls() -> None:
+    scheduler = caching(max_model_len=500, n_pages=300, max_num_seqs=8)
+    scheduler.add(Sequence(0, range(300), 1))
+    scheduler.add(Sequence(1, range(300, 400), 1))
+    step(scheduler)
+    scheduler.add(Sequence(2, [1] * 7, 1))
+    assert step(scheduler) == [(0, 8, 16, 0), (2, 0, 7, 1), (1, 8, 9, 0)]
+    scheduler.add(Sequence(3, range(300, 316), 1))
+    assert (3, 8, 15, 0) in step(scheduler)
+
+
 def test_siblings_share_the_prompt_and_copy_its_last_page() -> None:
     for prefix_caching in (True, False):
         scheduler = caching(prefix_caching=prefix_caching)
