@@ -68,7 +68,7 @@ Target target_of(const Either& y) {
 
 Product product_of(const WeightAndBias& weight) {
   if (weight.first == nullptr) throw std::invalid_argument("linear: no weight");
-  return {weight.first, values(weight.second), Operand{}, false};
+  return {weight.first, values(weight.second), Operand{}, false, {}};
 }
 
 KvType kv_type_named(const std::string& name) {
@@ -205,6 +205,7 @@ void bind_program(nb::module_& parent) {
           nb::keep_alive<1, 2>())
       .def("take_rows", &Program::take_rows)
       .def("quantize", &Program::quantize)
+      .def("quantize_rest", &Program::quantize_rest)
       .def("rms_norm", [](Program& p, const Operand& x, const Floats& weight, float eps,
                           const Operand& y) { p.rms_norm(x, values(weight), eps, y); })
       .def("layer_norm",
@@ -221,8 +222,11 @@ void bind_program(nb::module_& parent) {
       })
       .def("product",
            [](Program& p, const PackedWeight& weight, std::optional<Floats> bias, const Operand& y,
-              bool add) { p.product(&weight, values(bias), y, add); },
-           "weight"_a, "bias"_a.none(), "y"_a, "add"_a, nb::keep_alive<1, 2>())
+              bool add, std::optional<Quantized> rest) {
+             p.product(&weight, values(bias), y, add, rest);
+           },
+           "weight"_a, "bias"_a.none(), "y"_a, "add"_a, "rest"_a.none() = nb::none(),
+           nb::keep_alive<1, 2>())
       .def("gated",
            [](Program& p, bool logits, const Either& x, const PackedWeight& gate,
               std::optional<Floats> gate_bias, const PackedWeight& up, std::optional<Floats> up_bias,

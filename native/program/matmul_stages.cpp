@@ -32,6 +32,22 @@ Activations ProductInput::rows(const Frame& frame, int64_t begin, int64_t end) c
   return x;
 }
 
+namespace {
+
+// Groups [from, to) of one product; a second pass finds the weights in the nearest cache.
+void multiply(const Frame& frame, const Product& product, const Activations& x, int64_t from,
+              int64_t to) {
+  float* y = frame.row(product.y, 0);
+  const float* bias = product.bias.empty() ? nullptr : product.bias.data();
+  product.weight->multiply(x, bias, y, product.y.stride, product.add, from, to);
+  if (product.rest.slot < 0) return;
+  Activations rest = x;
+  rest.blocks = frame.row(product.rest, 0);
+  product.weight->multiply(rest, nullptr, y, product.y.stride, true, from, to);
+}
+
+}  // namespace
+
 void ProductStage::add(Product product) {
   n_groups_ += product.weight->n_groups();
   products_.push_back(std::move(product));
@@ -51,9 +67,7 @@ void ProductStage::groups(const Frame& frame, int64_t begin, int64_t end) const 
   for (const auto& product : products_) {
     const int64_t n = product.weight->n_groups();
     const int64_t from = std::max<int64_t>(begin - first, 0), to = std::min(end - first, n);
-    if (from < to)
-      product.weight->multiply(x, product.bias.empty() ? nullptr : product.bias.data(),
-                               frame.row(product.y, 0), product.y.stride, product.add, from, to);
+    if (from < to) multiply(frame, product, x, from, to);
     first += n;
   }
 }

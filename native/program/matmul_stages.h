@@ -24,6 +24,7 @@ struct Product {
   std::vector<float> bias;  // or empty
   Operand y;
   bool add;  // to what y holds: a residual
+  Quantized rest = {};  // with a slot: what its input's blocks leave of it, multiplied as well
 };
 
 // y_i = x W_i^T (+ b_i) (+ y_i) for weights that share their input.

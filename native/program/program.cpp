@@ -131,6 +131,15 @@ void Program::quantize(Operand x, Quantized y) {
   rows("quantize").add(quantize_op(x, y));
 }
 
+void Program::quantize_rest(Operand x, Quantized blocks, Quantized y) {
+  check(x, open_kind_, "quantize_rest: x");
+  check(blocks, open_kind_, "quantize_rest: blocks");
+  check(y, open_kind_, "quantize_rest: y");
+  if (x.width != y.k || x.width != blocks.k)
+    refuse("quantize_rest: " + str(x.width) + " features less " + str(blocks.k) + " as " + str(y.k));
+  rows("quantize_rest").add(quantize_rest_op(x, blocks, y));
+}
+
 void Program::rms_norm(Operand x, std::vector<float> weight, float eps, Operand y) {
   check(x, open_kind_, "rms_norm: x");
   check(y, open_kind_, "rms_norm: y");
@@ -213,7 +222,8 @@ void Program::begin_products(RowKind kind, ProductInput x) {
   stages_.push_back(std::move(stage));
 }
 
-void Program::product(const PackedWeight* weight, std::vector<float> bias, Operand y, bool add) {
+void Program::product(const PackedWeight* weight, std::vector<float> bias, Operand y, bool add,
+                      std::optional<Quantized> rest) {
   if (open_products_ == nullptr) refuse("linear outside a stage of products");
   check(open_input_, *weight, open_kind_);
   check(y, open_kind_, "linear: y");
@@ -222,7 +232,12 @@ void Program::product(const PackedWeight* weight, std::vector<float> bias, Opera
   const auto n = static_cast<int64_t>(bias.size());
   if (n != 0 && n != weight->n_out)
     refuse("linear: bias has " + str(n) + " values, the weight n_out = " + str(weight->n_out));
-  open_products_->add({weight, std::move(bias), y, add});
+  if (rest) {
+    check(*rest, open_kind_, "linear: rest");
+    if (!open_input_.is_int8 || rest->k != open_input_.blocks.k)
+      refuse("linear: a rest of " + str(rest->k) + " features of another input");
+  }
+  open_products_->add({weight, std::move(bias), y, add, rest.value_or(Quantized{})});
 }
 
 void Program::gated(RowKind kind, ProductInput x, Product gate, Product up, const std::string& act,

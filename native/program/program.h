@@ -11,6 +11,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ class Program {
   void embedding(const EmbeddingTable* table, Ids ids, Operand y);
   void take_rows(Operand x, Operand y);
   void quantize(Operand x, Quantized y);
+  void quantize_rest(Operand x, Quantized blocks, Quantized y);
   void rms_norm(Operand x, std::vector<float> weight, float eps, Operand y);
   void layer_norm(Operand x, std::vector<float> weight, std::vector<float> bias, float eps, Operand y);
   void rope(Operand x, int64_t head_dim, int table, Operand y);
@@ -44,7 +46,8 @@ class Program {
   void binary(const std::string& name, Operand a, Operand b, Operand y);
   void scalar(const std::string& name, Operand x, float value, Operand y);
   void begin_products(RowKind kind, ProductInput x);
-  void product(const PackedWeight* weight, std::vector<float> bias, Operand y, bool add);
+  void product(const PackedWeight* weight, std::vector<float> bias, Operand y, bool add,
+               std::optional<Quantized> rest);
   void gated(RowKind kind, ProductInput x, Product gate, Product up, const std::string& act,
              GatedStage::Output y);
   void attention(AttentionSettings settings, Operand q, AttentionStage::Output y);

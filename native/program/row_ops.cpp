@@ -60,6 +60,24 @@ std::unique_ptr<RowOp> quantize_op(Operand x, Quantized y) {
   });
 }
 
+std::unique_ptr<RowOp> quantize_rest_op(Operand x, Quantized blocks, Quantized y) {
+  return each_row([=](const Frame& frame, int64_t r) {
+    constexpr int64_t kAtATime = 16;  // blocks
+    float rest[kAtATime * kBlock];
+    const float* from = frame.row(x, r);
+    const ActivationBlock* known = frame.row(blocks, r);
+    ActivationBlock* to = frame.row(y, r);
+    for (int64_t left = blocks.k / kBlock; left > 0; left -= kAtATime) {
+      const int64_t count = std::min(left, kAtATime);
+      for (int64_t b = 0; b < count; ++b, ++known, from += kBlock)
+        for (int64_t i = 0; i < kBlock; ++i)
+          rest[b * kBlock + i] = from[i] - known->scale * static_cast<float>(known->q[i]);
+      quantize_row(rest, count * kBlock, to, frame.kernels.simd);
+      to += count;
+    }
+  });
+}
+
 std::unique_ptr<RowOp> rms_norm_op(Operand x, std::vector<float> weight, float eps, Operand y) {
   return each_row([=, w = std::move(weight)](const Frame& frame, int64_t r) {
     const float* from = frame.row(x, r);

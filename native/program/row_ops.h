@@ -25,6 +25,8 @@ enum class Ids : uint8_t { tokens, positions };
 std::unique_ptr<RowOp> embedding_op(const EmbeddingTable* table, Ids ids, Operand y);
 std::unique_ptr<RowOp> take_rows_op(Operand x, Operand y);
 std::unique_ptr<RowOp> quantize_op(Operand x, Quantized y);
+// What quantisation left of x: its values less those of `blocks`, quantised.
+std::unique_ptr<RowOp> quantize_rest_op(Operand x, Quantized blocks, Quantized y);
 std::unique_ptr<RowOp> rms_norm_op(Operand x, std::vector<float> weight, float eps, Operand y);
 std::unique_ptr<RowOp> layer_norm_op(Operand x, std::vector<float> weight, std::vector<float> bias,
                                      float eps, Operand y);

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pellucid import _native
 from pellucid.core.spec import LayerSpec, RopeSpec
 from pellucid.ops.native.graph import POSITIONS, Node
-from pellucid.ops.native.schedule import ROW_OPS, Place, Schedule
+from pellucid.ops.native.schedule import PRODUCTS, ROW_OPS, Place, Schedule
 
 
 class Emitter:
@@ -33,15 +33,22 @@ class Emitter:
             self.program.begin_rows(first.logits)
             for node in stage:
                 _ROW_OPS.get(node.op, _ROW_OPS["other"])(self, node)
-        elif first.op == "product":
+        elif first.op in PRODUCTS:
             self.program.begin_products(first.logits, self._value(first.inputs[0]))
             for node in stage:
-                weight, bias = _weight_and_bias(node.data)
-                self.program.product(weight, bias, self._columns(node), len(node.inputs) == 2)
+                self._product(node)
         else:
             _STAGES[first.op](self, first)
 
         self.program.name_stage("+".join(_name(node) for node in stage))
+
+    def _product(self, node: Node) -> None:
+        weight, bias = _weight_and_bias(node.data)
+        if node.op == "precise_product":
+            rest = self._value(node.inputs[1])
+            self.program.product(weight, bias, self._columns(node), False, rest)
+        else:
+            self.program.product(weight, bias, self._columns(node), len(node.inputs) == 2)
 
     def _columns(self, node: Node) -> Any:
         place: Place = self._places[node]
@@ -59,6 +66,10 @@ class Emitter:
 
     def _quantize(self, node: Node) -> None:
         self.program.quantize(self._columns(node.inputs[0]), self._value(node))
+
+    def _quantize_rest(self, node: Node) -> None:
+        x, blocks = node.inputs
+        self.program.quantize_rest(self._columns(x), self._value(blocks), self._value(node))
 
     def _rms_norm(self, node: Node) -> None:
         weight = node.data["weight"].values()
@@ -132,6 +143,7 @@ _Method = Callable[[Emitter, Node], None]
 _ROW_OPS: dict[str, _Method] = {
     "embedding": Emitter._embedding,
     "quantize": Emitter._quantize,
+    "quantize_rest": Emitter._quantize_rest,
     "rms_norm": Emitter._rms_norm,
     "layer_norm": Emitter._layer_norm,
     "rope": Emitter._rope,
@@ -147,7 +159,7 @@ _STAGES: dict[str, _Method] = {
 
 def _name(node: Node) -> str:
     """An operation's name; a product goes by its weight's, without the layer."""
-    if node.op == "product":
+    if node.op in PRODUCTS:
         parts = node.data["weight"].name.removesuffix(".weight").split(".")
         return str(parts[-1])
     return node.op

@@ -12,10 +12,12 @@ from pellucid.ops.native.graph import Node
 
 ROW_OPS = frozenset(
     {
-        "embedding", "take_rows", "quantize", "rms_norm", "layer_norm", "rope", "store_kv", "copy",
-        "gelu", "gelu_tanh", "silu_mul", "gelu_tanh_mul", "add", "scale", "clamp", "softcap",
+        "embedding", "take_rows", "quantize", "quantize_rest", "rms_norm", "layer_norm", "rope",
+        "store_kv", "copy", "gelu", "gelu_tanh", "silu_mul", "gelu_tanh_mul", "add", "scale",
+        "clamp", "softcap",
     }
 )  # fmt: skip
+PRODUCTS = frozenset({"product", "precise_product"})
 _BLOCK_BYTES = 2  # of a quantised value: 64 bytes for 32 of them
 _ALIGN = 64
 
@@ -65,7 +67,8 @@ def _together(stage: list[Node], node: Node) -> bool:
     if first.op in ROW_OPS and node.op in ROW_OPS:
         return True
     return (
-        first.op == node.op == "product"
+        first.op in PRODUCTS
+        and node.op in PRODUCTS
         and first.inputs[0] is node.inputs[0]
         and not any(x in stage for x in node.inputs)
     )
