@@ -15,7 +15,7 @@ from pellucid.engine.conversation import Layout
 from pellucid.server.choices import ChatAnswer, ChatChoice, Said, as_increment
 from pellucid.server.errors import bad_request
 from pellucid.server.merging import increments, metrics_of
-from pellucid.server.params import check_size
+from pellucid.server.params import check_size, named_form
 from pellucid.server.service import Call, Service
 from pellucid.server.settings import RequestLimits
 from pellucid.server.tools.parser import ToolParser
@@ -84,7 +84,7 @@ class Conversation:
         self.call = call
         self._messages = messages
         self._tools = tools
-        self._names = names
+        self._names = dict(names or {})
         self._layout = laid_out_with(layout, service, tools)
         self._format = service.tool_format() if tools.offered else None
         self.params = self._formed(params)
@@ -189,6 +189,7 @@ class Conversation:
         grammar = form.as_grammar(
             chosen, several=tools.parallel and not tools.named, text=not tools.forced
         )
+        self._names |= named_form(tools.param)
         try:
             return replace(params, structured_outputs=StructuredOutputs(grammar=grammar))
         except BadInput as error:

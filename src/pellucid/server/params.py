@@ -126,6 +126,26 @@ def messages_params(
     return _made(defaults, values)
 
 
+def form_names(asked: Choosing) -> dict[str, str]:
+    """Where the form of the answer was asked for, under the names that errors about it begin
+    with."""
+    if asked.structured_outputs is not None:
+        param = next(
+            (f"structured_outputs.{name}" for name in _given_forms(asked.structured_outputs)), None
+        )
+    elif isinstance(asked, OpenAiGenerating):
+        schema = isinstance(asked.response_format, JsonSchemaFormat)
+        param = "response_format.json_schema.schema" if schema else "response_format"
+    else:
+        param = "text.format.schema"
+    return named_form(param or "structured_outputs")
+
+
+def named_form(param: str) -> dict[str, str]:
+    """The names that errors about a form of the answer begin with, as `param`."""
+    return dict.fromkeys(("structured_outputs", "schema", "grammar"), param)
+
+
 def sampling_in_effect(params: SamplingParams) -> dict[str, Any]:
     """The parameters that decide how a token is chosen, as JSON."""
     names = (
@@ -189,17 +209,7 @@ def _formatted(
 
 
 def _structured(asked: Structured, limits: RequestLimits) -> StructuredOutputs:
-    given = {
-        name: value
-        for name, value in (
-            ("json", asked.json_),
-            ("json_object", asked.json_object),
-            ("regex", asked.regex),
-            ("choice", asked.choice),
-            ("grammar", asked.grammar),
-        )
-        if value is not None
-    }
+    given = _given_forms(asked)
     if len(given) != 1:
         found = ", ".join(given) or "none"
         raise bad_request(
@@ -211,6 +221,17 @@ def _structured(asked: Structured, limits: RequestLimits) -> StructuredOutputs:
     param = f"structured_outputs.{name}"
     check_size(value, limits, param)
     return _checked(given, param)
+
+
+def _given_forms(asked: Structured) -> dict[str, Any]:
+    forms = (
+        ("json", asked.json_),
+        ("json_object", asked.json_object),
+        ("regex", asked.regex),
+        ("choice", asked.choice),
+        ("grammar", asked.grammar),
+    )
+    return {name: value for name, value in forms if value is not None}
 
 
 def _schema(schema: Any, limits: RequestLimits, param: str) -> StructuredOutputs:

@@ -65,14 +65,17 @@ class Service:
         """The request's own facts. Raises `ApiError` 404 for a model that is not served here."""
         salt = getattr(asked, "cache_salt", None) or ""
         tenant: bytes = getattr(request.state, "tenant", b"")
-        return Call(
+        call = Call(
             id=getattr(asked, "request_id", None) or request.state.request_id,
             model=self.model_named(asked.model),
             created=int(time.time()),
             salt=_salted(tenant, salt),
             priority=getattr(asked, "priority", None) or 0,
-            user=getattr(asked, "user", None),
+            user=_user(asked),
         )
+        if call.user is not None:
+            logger.info("request %s is for user %r", call.id, call.user)
+        return call
 
     def model_named(self, name: str | None) -> str:
         """`name`, or the model's own where none is given. Raises `ApiError` 404."""
@@ -117,14 +120,18 @@ class Service:
             raise await self.refusal(error, param, names) from error
 
     async def open_all(
-        self, call: Call, prompts: Sequence[Any], params: SamplingParams
+        self,
+        call: Call,
+        prompts: Sequence[Any],
+        params: SamplingParams,
+        names: Mapping[str, str] | None = None,
     ) -> list[AnswerStream]:
         """A stream for each prompt, or none at all. Raises `ApiError`."""
         streams: list[AnswerStream] = []
         try:
             for place, prompt in enumerate(prompts):
                 param = f"prompt[{place}]" if len(prompts) > 1 else "prompt"
-                streams.append(await self.open(call, prompt, params, param=param))
+                streams.append(await self.open(call, prompt, params, param=param, names=names))
         except BaseException:
             for stream in streams:
                 await stream.aclose()
@@ -145,6 +152,13 @@ class Service:
     def tool_format(self) -> ToolFormat | None:
         """How this model writes tool calls, by its template; None: it was not made for tools."""
         return format_of(self.model.tool_template)
+
+
+def _user(asked: Any) -> str | None:
+    """Whom the client acts for, in OpenAI's field or Anthropic's."""
+    metadata = getattr(asked, "metadata", None)
+    user: str | None = getattr(asked, "user", None) or getattr(metadata, "user_id", None)
+    return user
 
 
 def _salted(tenant: bytes, salt: str) -> bytes:

@@ -12,7 +12,7 @@ from tests.python.server.running import Running
 
 
 def serve(path: Path, **arguments: object) -> tuple[Running, AsyncLLM]:
-    llm = AsyncLLM(path, threads=2, **arguments)
+    llm = AsyncLLM(path, threads=1, **arguments)
     return Running(LocalClient(llm)), llm
 
 

@@ -307,3 +307,7 @@ def test_the_other_routes_speak_of_calls_in_their_way(calling: Running) -> None:
     again = {**ask, "messages": [*ask["messages"],
              {"role": "assistant", "content": message["content"]}, result]}  # fmt: skip
     assert calling.post("/v1/messages", again).status_code == 200
+    assert "<|im_start|>tool\n5<|im_end|>" in calling.client.seen[-1].prompt
+    result["content"][0] |= {"is_error": True}
+    assert calling.post("/v1/messages", again).status_code == 200
+    assert "<|im_start|>tool\nError: 5<|im_end|>" in calling.client.seen[-1].prompt

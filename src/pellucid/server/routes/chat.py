@@ -12,7 +12,7 @@ from pellucid.engine.conversation import Layout
 from pellucid.server.choices import ChatAnswer, Said
 from pellucid.server.conversation import Conversation, Tools
 from pellucid.server.events import DONE, dumps, event, unless_gone
-from pellucid.server.params import chat_params
+from pellucid.server.params import chat_params, form_names
 from pellucid.server.reading import Read, read
 from pellucid.server.routes.streaming import event_stream
 from pellucid.server.service import Call, Service
@@ -48,7 +48,7 @@ class _Answering:
             chat_params(asked, service.defaults, service.limits),
             layout_of(asked),
             _tools(asked),
-            _NAMES,
+            {**_NAMES, **form_names(asked)},
         )
 
     async def whole(self) -> dict[str, Any]:

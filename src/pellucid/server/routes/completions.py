@@ -17,7 +17,7 @@ from pellucid.server.echo import echo_of
 from pellucid.server.errors import bad_request
 from pellucid.server.events import DONE, event, unless_gone
 from pellucid.server.merging import increments, metrics_of, outputs
-from pellucid.server.params import completion_params
+from pellucid.server.params import completion_params, form_names
 from pellucid.server.reading import Read, read
 from pellucid.server.routes.streaming import event_stream
 from pellucid.server.service import Call, Service
@@ -58,7 +58,9 @@ class _Answering:
         """Raises `ApiError` for what cannot be answered; afterwards the answers come."""
         service, call = self._service, self._call
         self._echoes = [None] * len(self._prompts)
-        self._streams = await service.open_all(call, self._prompts, self._params)
+        self._streams = await service.open_all(
+            call, self._prompts, self._params, form_names(self._asked)
+        )
         try:
             if self._asked.echo:
                 self._echoes = [

@@ -234,7 +234,7 @@ def _laid_out(message: AnthropicMessage, where: str) -> Iterator[dict[str, Any]]
             yield {
                 "role": "tool",
                 "tool_call_id": block.tool_use_id,
-                "content": _text(block.content or ""),
+                "content": _result(block),
             }
         else:
             param = f"{where}.content[{place}]"
@@ -243,6 +243,12 @@ def _laid_out(message: AnthropicMessage, where: str) -> Iterator[dict[str, Any]]
         yield {"role": message.role, "content": "".join(texts), "tool_calls": calls}
     elif texts or not message.content:
         yield {"role": message.role, "content": "".join(texts)}
+
+
+def _result(block: ToolResultBlock) -> str:
+    """What a tool gave back. Templates know no failures, so a failure is said in words."""
+    text = _text(block.content or "")
+    return f"Error: {text}" if block.is_error else text
 
 
 def _text(content: str | Sequence[TextBlock]) -> str:

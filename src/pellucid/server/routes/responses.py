@@ -16,7 +16,7 @@ from pellucid.server.choices import ChatAnswer, Said
 from pellucid.server.conversation import Conversation, Tools
 from pellucid.server.errors import ApiError
 from pellucid.server.events import DONE, event, unless_gone
-from pellucid.server.params import responses_params
+from pellucid.server.params import form_names, responses_params
 from pellucid.server.reading import Read, read
 from pellucid.server.routes.streaming import event_stream
 from pellucid.server.service import Call, Service
@@ -59,7 +59,7 @@ class _Answering:
             responses_params(asked, service.defaults, service.limits),
             Layout(chat_template_kwargs=asked.chat_template_kwargs),
             _tools(asked),
-            _NAMES,
+            {**_NAMES, **form_names(asked)},
         )
 
     async def whole(self) -> dict[str, Any]:

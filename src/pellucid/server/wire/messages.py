@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from pellucid.server.wire.chat import ToolName
-from pellucid.server.wire.sampling import Count, Probability, StopString
+from pellucid.server.wire.sampling import Count, Probability, StopString, UserName
 from pellucid.server.wire.strict import Wire, only
 
 CacheControl = only({"type": "ephemeral"})
@@ -61,7 +61,7 @@ class AnthropicToolChoice(Wire):
 
 
 class Metadata(Wire):
-    user_id: Annotated[str, StringConstraints(max_length=512)] | None = None
+    user_id: UserName | None = None
 
 
 class CountTokensRequest(Wire):

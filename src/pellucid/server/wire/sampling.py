@@ -20,6 +20,7 @@ StopString = Annotated[str, StringConstraints(min_length=1)]
 Bias = Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]
 Seed = Annotated[int, Field(ge=-(1 << 63), le=(1 << 64) - 1)]
 TopLogprobs = Annotated[int, Field(ge=0, le=MAX_LOGPROBS)]
+UserName = Annotated[str, StringConstraints(max_length=512)]
 RequestId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
 
 
@@ -98,7 +99,7 @@ class Asking(Wire):
     """How the request itself is treated."""
 
     model: str | None = None
-    user: Annotated[str, StringConstraints(max_length=512)] | None = None
+    user: UserName | None = None
     request_id: RequestId | None = None
     priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)] | None = None
     cache_salt: Annotated[str, StringConstraints(min_length=1, max_length=256)] | None = None

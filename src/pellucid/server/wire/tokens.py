@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, Field
 
 from pellucid.server.wire.chat import Message, Tool
-from pellucid.server.wire.sampling import Asking, TokenId
+from pellucid.server.wire.sampling import TokenId, UserName
 from pellucid.server.wire.strict import Wire
 
 
@@ -38,9 +38,12 @@ class DetokenizeRequest(Wire):
     lenient: bool | None = None
 
 
-class EmbeddingRequest(Asking):
+class EmbeddingRequest(Wire):
     """`input` is a text, token ids, or a list of either."""
 
+    model: str | None = None
     input: str | list[str] | list[TokenId] | list[list[TokenId]]
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Annotated[int, Field(ge=1)] | None = None
+    user: UserName | None = None
+    lenient: bool | None = None
