@@ -70,7 +70,7 @@ class PagePool:
 
     def share(self, page: int) -> None:
         """One more owner of a page that is owned or idle."""
-        if self._valid(page) and self._owners[page]:
+        if 0 <= page < len(self._owners) and self._owners[page]:
             self._owners[page] += 1
         elif page in self._idle:
             del self._idle[page]
@@ -80,9 +80,11 @@ class PagePool:
 
     def release(self, page: int) -> bool:
         """One owner less; True if that was the last. The page is then free, or idle if kept."""
-        self._check_owned(page)
-        self._owners[page] -= 1
-        if self._owners[page]:
+        owners = self._owners[page] if 0 <= page < len(self._owners) else 0
+        if not owners:
+            raise ValueError(f"page {page} has no owner")
+        self._owners[page] = owners - 1
+        if owners > 1:
             return False
         if self._kept[page]:
             self._idle[page] = None
@@ -92,7 +94,8 @@ class PagePool:
 
     def keep(self, page: int) -> None:
         """The content of an owned page is worth keeping when its owners are gone."""
-        self._check_owned(page)
+        if not 0 <= page < len(self._owners) or not self._owners[page]:
+            raise ValueError(f"page {page} has no owner")
         self._kept[page] = True
 
     def owners(self, page: int) -> int:
@@ -117,10 +120,3 @@ class PagePool:
         assert free | self._idle.keys() == unowned
         assert all(self._kept[page] for page in self._idle)
         assert not any(self._kept[page] for page in free)
-
-    def _valid(self, page: int) -> bool:
-        return 0 <= page < len(self._owners)
-
-    def _check_owned(self, page: int) -> None:
-        if not self._valid(page) or not self._owners[page]:
-            raise ValueError(f"page {page} has no owner")
