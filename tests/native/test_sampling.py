@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -159,7 +158,7 @@ def test_a_mask_of_a_large_vocabulary() -> None:
 def test_log_probabilities_are_those_before_the_mask() -> None:
     logits = np.random.default_rng(5).standard_normal((1, VOCABULARY)).astype(np.float32)
     free = Draw(SamplingParams(temperature=0.0, logprobs=5), 0, 1, History([]))
-    forced = dataclasses.replace(free, mask=mask_of([11]))
+    forced = free._replace(mask=mask_of([11]))
     [without], [within] = (RowsSampler().choose_rows(logits, [0], [d]) for d in (free, forced))
     assert isinstance(without, TokenChoice) and isinstance(within, TokenChoice)
     assert within.token_id == 11 and within.top == without.top

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 FinishReason = Literal["stop", "length", "abort"]
@@ -24,7 +25,7 @@ class TokenChoice:
 
     token_id: int
     logprob: TokenLogprob | None = None
-    top: list[TokenLogprob] = field(default_factory=list)
+    top: Sequence[TokenLogprob] = ()
 
 
 @dataclass(slots=True)

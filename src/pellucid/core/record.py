@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pellucid.core.cost import Cost
+from pellucid.core.plan import Span
 
 
 @dataclass(slots=True)
@@ -46,6 +47,10 @@ class SpanRecord(NamedTuple):
     start: int
     n_tokens: int
     n_logits: int
+
+    @staticmethod
+    def of(span: Span) -> SpanRecord:
+        return SpanRecord(span.sequence, span.start, len(span.tokens), span.n_logits)
 
 
 class Phases(NamedTuple):

@@ -68,11 +68,18 @@ def attention(
     """
     per_position = kv_bytes_per_token_of_layer(layer, kv_dtype, kv_lanes)
     width = layer.n_heads * layer.head_dim
+    window = layer.window
     visible = seen = rows = 0
     for start, length in spans:
-        visible += _visible(start, length, layer.window)
-        seen += start + length - (max(0, start + 1 - layer.window) if layer.window else 0)
         rows += length
+        end = start + length
+        if window is None or end <= window:
+            visible += (end * (end + 1) - start * (start + 1)) // 2
+            seen += end
+        else:
+            full = max(start, window - 1)  # from here on a row sees the whole window
+            visible += _triangle(full) - _triangle(start) + (end - full) * window
+            seen += end - max(0, start + 1 - window)
     return Cost(
         operations=2 * 2 * width * visible,
         kv_read=per_position * seen,
@@ -80,15 +87,6 @@ def attention(
         activations_read=_FLOAT * rows * width,
         activations_written=_FLOAT * rows * width,
     )
-
-
-def _visible(start: int, length: int, window: int | None) -> int:
-    """Sum over p in [start, start + length) of min(p + 1, window)."""
-    end = start + length
-    if window is None or end <= window:
-        return _triangle(end) - _triangle(start)
-    full = max(start, min(end, window - 1))  # from here on a row sees the whole window
-    return _triangle(full) - _triangle(start) + (end - full) * window
 
 
 def _triangle(n: int) -> int:

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from pellucid.core.cost import Cost
 from pellucid.core.plan import Span
+from pellucid.core.record import SpanRecord
 from pellucid.core.spec import LayerSpec, ModelSpec
 from pellucid.costs.operations import attention, embedding, experts, linear, norm
 
@@ -56,13 +57,13 @@ class StepCosts:
         self._layers = Counter(spec.layers)
         self._of_weights = lru_cache(maxsize=1024)(self._weights_cost)
 
-    def of(self, spans: Iterable[tuple[int, int, int]]) -> Cost:
-        """The cost of spans (start, length, wanted rows)."""
+    def of(self, spans: Iterable[SpanRecord]) -> Cost:
+        """The cost of a step over `spans`."""
         rows = wanted = 0
         where: list[tuple[int, int]] = []
-        for start, length, n_wanted in spans:
+        for _, start, length, n_logits in spans:
             rows += length
-            wanted += n_wanted
+            wanted += n_logits
             where.append((start, length))
         total = self._of_weights(rows, wanted)
         for layer, count in self._layers.items():
@@ -87,8 +88,7 @@ def step_cost(
 
     Raises `BadInput` for an unknown kv_dtype.
     """
-    where = [(span.start, len(span.tokens), span.n_logits) for span in spans]
-    return StepCosts(spec, weights, kv_dtype, kv_lanes).of(where)
+    return StepCosts(spec, weights, kv_dtype, kv_lanes).of(map(SpanRecord.of, spans))
 
 
 def _part(spec: ModelSpec, name: str, weight: WeightSize) -> _Part:

@@ -18,6 +18,8 @@ the text unless `include_stop_str_in_output`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pellucid.core.outputs import FinishReason, Increment, TokenChoice, TokenLogprob
 from pellucid.engine.request import Request
 from pellucid.sampling import Draw, History, sample_seed
@@ -121,7 +123,7 @@ class Answer:
         return False
 
     def _logprobs(
-        self, chosen: TokenLogprob, top: list[TokenLogprob]
+        self, chosen: TokenLogprob, top: Sequence[TokenLogprob]
     ) -> list[dict[int, TokenLogprob]]:
         """The token's log-probability beside those of the likeliest."""
         entries = {entry.token_id: entry for entry in (chosen, *top)}

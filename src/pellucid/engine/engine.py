@@ -253,11 +253,11 @@ class Engine:
         if plan.copies:
             self.model.ops.copy_pages(self._cache, plan.copies)
         scored, hidden = self._apart(plan)
-        scored_step, hidden_step = lower(scored, self._cache), lower(hidden, self._cache)
+        step = lower(scored, self._cache)
         lowered = time.monotonic()
         if hidden.spans:
-            self._keep(hidden, self._hidden(hidden_step))
-        logits = self._forward(scored_step) if scored.spans else _NO_ROWS
+            self._keep(hidden, self._hidden(lower(hidden, self._cache)))
+        logits = self._forward(step) if scored.spans else _NO_ROWS
         computed = time.monotonic()
         chosen = self._choose(scored, logits)
         tokens = {job.sequence.id: choice.token_id for job, choice in chosen}
@@ -295,9 +295,12 @@ class Engine:
 
     def _apart(self, plan: Plan) -> tuple[Plan, Plan]:
         """What gives logits, and what gives hidden rows: a forward pass each."""
+        nothing = Plan((), plan.page_size)
+        if not self._probes:
+            return plan, nothing
         hidden = {id for id, probe in self._probes.items() if probe.hidden}
         if not hidden:
-            return plan, Plan((), plan.page_size)
+            return plan, nothing
         parts = [
             tuple(span for span in plan.spans if (span.sequence in hidden) == wanted)
             for wanted in (False, True)

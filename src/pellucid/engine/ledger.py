@@ -60,7 +60,7 @@ class Ledger:
                 for sequence, begin, given, _, n_logits in plan.spans
             ]
         )
-        cost = self._costs.of([span[1:] for span in spans])
+        cost = self._costs.of(spans)
         record = StepRecord(
             self.steps, start, seconds, spans, cost, changes, tokens, n_running, n_waiting
         )

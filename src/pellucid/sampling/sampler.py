@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,7 @@ from pellucid.sampling.stages import Row, add_bias, apply_temperature, penalise
 Float32 = NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
+class Draw(NamedTuple):
     """What the choice of one token depends on, its scores aside.
 
     `position` is where the token will stand in its sequence; `end_ids` are the tokens that
