@@ -22,7 +22,7 @@ _WHITESPACE = r"\x20|\n[\x20\t]{0,24}"
 
 _COMMENT, _STRING, _REGEX = r"(?://|\#)[^\n]*", r'"(?:\\.|[^"\\\n])*"', r"/(?:\\.|[^/\\])+/"
 _LARK = re.compile(
-    rf"(?P<passed>{_COMMENT}|{_STRING}|{_REGEX})|(?P<directive>%[a-z_]+)|(?P<token><[^\s>]*>)"
+    rf"(?P<passed>{_COMMENT}|{_STRING}|{_REGEX})|(?P<directive>%[a-z_]+)|(?P<token><[^<>\s]*>)"
     r"|\b(?P<option>temperature|stop)\s*="
 )
 _DIRECTIVES = ("%ignore", "%if", "%import", "%json", "%regex")

@@ -138,6 +138,9 @@ def test_lark(compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
         ({"grammar": "start: start"}, "no text"),
         ({"grammar": "start: " + "(" * 20_000 + '"a"' + ")" * 20_000}, "too deeply nested"),
         ({"grammar": "start: <|im_end|>"}, "special tokens"),
+        ({"grammar": "start: " + "<" * 200_000}, "grammar: "),  # in no quadratic time
+        ({"grammar": "start: " + '"' * 199_999}, "grammar: "),
+        ({"grammar": "start: " + "%json " * 40_000}, "no JSON"),
         ({"grammar": 'start: x\nx[temperature=0.5]: "a"'}, "temperature= is not supported"),
         ({"grammar": '%llguidance {}\nstart: "a"'}, "%llguidance is not supported"),
         ({"grammar": 'start: %json {"not": {}}'}, "'not' is not supported"),

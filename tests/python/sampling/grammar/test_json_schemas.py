@@ -96,7 +96,7 @@ SCHEMAS = st.recursive(LEAVES, larger, max_leaves=5)
 
 
 @given(SCHEMAS, LEAVES.filter(lambda leaf: leaf != {"$ref": "#/$defs/leaf"}), st.randoms())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_answers_are_valid(
     compiler: GrammarCompiler, tokenizer: Tokenizer, schema: Any, leaf: Any, rng: Random
 ) -> None:
@@ -111,3 +111,32 @@ def test_answers_are_valid(
         if ended:
             value = json.loads(text.decode())
             jsonschema.Draft202012Validator(whole).validate(value)
+
+
+KEYWORDS = st.sampled_from(
+    "type const enum anyOf oneOf allOf $ref $defs properties required additionalProperties "
+    "patternProperties items prefixItems additionalItems minItems maxItems minLength maxLength "
+    "pattern format minimum maximum exclusiveMinimum multipleOf minProperties title not".split()
+)
+SCRAPS = st.recursive(
+    VALUES | st.sampled_from(["#", "#/items", "#/$defs/a", "string", "object", "(", "date"]),
+    lambda inner: st.one_of(
+        st.dictionaries(KEYWORDS, inner, max_size=3), st.lists(inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(KEYWORDS, SCRAPS, min_size=1, max_size=4), st.randoms())
+@settings(max_examples=100, deadline=None)
+def test_scraps_of_schemas_are_refused_in_one_line_or_hold(
+    compiler: GrammarCompiler, tokenizer: Tokenizer, schema: Any, rng: Random
+) -> None:
+    try:
+        grammar = compiler.compile(StructuredOutputs(json=schema))
+    except BadInput as error:
+        assert "\n" not in str(error) and len(str(error)) < 500
+        return
+    text, ended = walk(grammar, tokenizer, rng)
+    if ended:
+        json.loads(text.decode())
