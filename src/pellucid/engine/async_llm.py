@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.outputs import EmbeddingOutput, RequestOutput
 from pellucid.core.params import SamplingParams
+from pellucid.core.record import StepRecord
 from pellucid.core.spec import ModelSpec
 from pellucid.core.structured import StructuredOutputs
 from pellucid.engine.async_stream import Arrivals, AsyncStream
@@ -241,6 +242,27 @@ class AsyncLLM:
         await self._probe(probe)
         return EmbeddingOutput(front.next_id(), text.text, list(text.token_ids), probe.vector())
 
+    async def waiting(self) -> list[tuple[str, str]]:
+        """The requests that wait, and why: (request id, reason), an entry for each answer."""
+        found: list[tuple[str, str]] = []
+        ended = asyncio.Event()
+
+        def receive(reasons: list[tuple[str, str]]) -> None:
+            found.extend(reasons)
+            ended.set()
+
+        line = self._line(receive)
+        self._runner.post(lambda: line.send(self._engine.waiting()))
+        await ended.wait()
+        return found
+
+    def subscribe(self, receive: Callable[[StepRecord], object]) -> Callable[[], None]:
+        """Have `receive` called in the running event loop with the record of each step from now on;
+        the result ends that."""
+        line = self._line(receive)
+        line.cut = self._engine.subscribe(line.send)
+        return line.cut
+
     def stats(self) -> EngineStats:
         """What runs, what waits, and what was done so far."""
         return self._engine.stats()
@@ -300,12 +322,18 @@ class AsyncLLM:
 def _enlist(engine: Engine, generation: Generation) -> None:
     try:
         engine.enlist(generation)
-    except PellucidError as error:
-        generation.fail(error)
+    except Exception as error:
+        generation.fail(_as_ours(error))
 
 
 def _start_probe(engine: Engine, probe: Probe) -> None:
     try:
         engine.start_probe(probe)
-    except PellucidError as error:
-        probe.fail(error)
+    except Exception as error:
+        probe.fail(_as_ours(error))
+
+
+def _as_ours(error: Exception) -> PellucidError:
+    if isinstance(error, PellucidError):
+        return error
+    return PellucidError(f"the engine failed: {type(error).__name__}: {error}")

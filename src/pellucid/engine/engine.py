@@ -158,6 +158,16 @@ class Engine:
         runs the engine; what it raises is logged, and ends it. The result ends it too."""
         return self._ledger.subscribe(subscriber)
 
+    def waiting(self) -> list[tuple[str, str]]:
+        """The requests that wait, and why: (request id, reason), an entry for each answer. Of
+        probes nothing is said."""
+        with self._lock:
+            return [
+                (self._jobs[sequence].generation.request.id, reason)
+                for sequence, reason in self.scheduler.waiting()
+                if sequence in self._jobs
+            ]
+
     def stats(self) -> EngineStats:
         """What there is now, and what was counted; for any thread."""
         scheduler, ledger = self.scheduler, self._ledger

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -80,5 +81,5 @@ class Ledger:
             self._drop(subscriber)
 
     def _drop(self, subscriber: Subscriber) -> None:
-        if subscriber in self._subscribers:
+        with contextlib.suppress(ValueError):  # it may have been dropped already
             self._subscribers.remove(subscriber)

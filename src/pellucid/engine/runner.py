@@ -75,19 +75,20 @@ class Runner:
         """Until something is asked, which is done."""
         action = self._inbox.get()
         self.wakeups += 1
-        action()
+        _do(action)
         self._obey_all()
 
     def _obey_all(self) -> None:
         """Do what was asked meanwhile, and send what came of it."""
         with contextlib.suppress(queue.Empty):
             while not self._inbox.empty():
-                self._inbox.get_nowait()()
+                _do(self._inbox.get_nowait())
         self._send()
 
     def _step(self) -> None:
         try:
-            self.engine.step()
+            if not self.engine.step():
+                raise RuntimeError("nothing is planned, and somebody waits")
             self._failures = 0
         except Exception as error:
             logger.exception("a step failed")
@@ -104,3 +105,11 @@ class Runner:
     def _send(self) -> None:
         while self.unsent:
             self.unsent.pop().flush()
+
+
+def _do(action: Action) -> None:
+    """What is asked may go wrong for who asked, and for nobody else."""
+    try:
+        action()
+    except Exception:
+        logger.exception("what was asked of the engine's thread failed")

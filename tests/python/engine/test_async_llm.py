@@ -13,6 +13,7 @@ import pytest
 
 from pellucid import LLM, AsyncLLM, BadInput, PellucidError, PromptTooLong, SamplingParams
 from pellucid.core.outputs import Increment
+from pellucid.core.record import StepRecord
 from tests.python.engine.conftest import DEFAULTS
 
 ENDLESS = SamplingParams(temperature=0, max_tokens=60, ignore_eos=True)
@@ -326,3 +327,49 @@ def test_an_engine_that_nobody_holds_ends(tiny_path: Path) -> None:
     del llm
     gc.collect()
     thread.join()
+
+
+def test_who_waits_says_why_and_steps_are_told(tiny_path: Path) -> None:
+    async def scene() -> None:
+        async with AsyncLLM(tiny_path, **DEFAULTS, max_num_seqs=1) as llm:
+            records: list[StepRecord] = []
+            stop = llm.subscribe(records.append)
+            first = llm.stream("hello", ENDLESS, request_id="first")
+            second = llm.stream("x", ENDLESS, request_id="second")
+            await anext(first)
+            [(waiting, reason)] = await llm.waiting()
+            assert waiting == "second"
+            assert "1" in reason
+            for stream in first, second:
+                async for _ in stream:
+                    pass
+            assert await llm.waiting() == []
+            assert sum(len(record.tokens) for record in records) == 120
+            stop()
+            seen = len(records)
+            async for _ in llm.stream("hello", ENDLESS):
+                pass
+            await llm.waiting()
+            assert len(records) == seen
+
+    asyncio.run(scene())
+
+
+def test_what_goes_wrong_where_requests_come_in_harms_one(
+    async_llm: AsyncLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = async_llm._engine.scheduler.add
+
+    def faulty(sequence: Any) -> None:
+        if sequence.n_prompt == 3:
+            raise ValueError("a mistake of ours")
+        add(sequence)
+
+    monkeypatch.setattr(async_llm._engine.scheduler, "add", faulty)
+
+    async def scene() -> None:
+        with pytest.raises(PellucidError, match="ValueError: a mistake of ours"):
+            await anext(async_llm.stream([1, 2, 3], ENDLESS))
+        assert len([part async for part in async_llm.stream([1, 2], ENDLESS)]) == 60
+
+    asyncio.run(scene())
