@@ -70,6 +70,15 @@ def test_who_wants_all_logits_computes_all_positions() -> None:
     assert scheduler.page_counts().owned + scheduler.page_counts().cached == 4
 
 
+def test_a_sibling_that_wants_all_logits_computes_all_positions() -> None:
+    scheduler = caching()
+    first = Sequence(0, range(10), 3)
+    scheduler.add(first)
+    scheduler.add(Sequence(1, range(10), 1, all_logits=True, sibling_of=first))
+    step(scheduler)
+    assert step(scheduler) == [(0, 10, 11, 1), (1, 0, 10, 10)]
+
+
 def test_two_that_come_together_compute_their_prefix_once() -> None:
     scheduler = caching(max_model_len=500, max_num_batched_tokens=16)
     first, second = Sequence(0, range(100), 1), Sequence(1, [*range(90), 7], 1)
