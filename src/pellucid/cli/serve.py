@@ -2,97 +2,77 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from pellucid.cli.arguments import model_argument, model_option
-from pellucid.cli.engine_options import EngineOptions, engine_options
-from pellucid.cli.output import note
-from pellucid.core.errors import BadInput
+from pellucid.cli.arguments import (
+    find_model,
+    model_argument,
+    model_option,
+    named_model,
+    offline_option,
+)
+from pellucid.server.options import CONFIG, OPTIONS, Option, choose
 
-if TYPE_CHECKING:
-    from pellucid.server import Settings
+
+def _flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A flag for each option of the table; one that is not given is None, or empty."""
+    for option in reversed(OPTIONS):
+        command = click.option(*_names(option), **_manner(option))(command)
+    return command
 
 
-@click.command(epilog="Clients: any of OpenAI's API, with base_url http://HOST:PORT/v1.")
+def _names(option: Option) -> tuple[str, ...]:
+    if option.kind == "switch":
+        return (f"{option.flag}/--no-{option.flag[2:]}", option.name)
+    return (option.flag, option.name)
+
+
+def _manner(option: Option) -> dict[str, Any]:
+    default = option.default_in_words
+    words = option.help.rstrip(".") + "." + (f" [{default}]" if default else "")
+    if option.kind == "switch":
+        return {"default": None, "help": words}
+    metavar = {"count": "N", "seconds": "SECONDS", "size": "SIZE"}.get(option.kind, "TEXT")
+    return {"multiple": option.kind == "texts", "metavar": metavar, "help": words}
+
+
+@click.command(
+    epilog="Clients: any of OpenAI's API, with base_url http://HOST:PORT/v1. Each flag is also a "
+    "variable (PELLUCID_MAX_NUM_SEQS) and a key of the settings file (max_num_seqs)."
+)
 @model_argument
 @model_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", type=int, default=8000, show_default=True, help="0 chooses a free one.")
 @click.option(
-    "--api-key", "api_keys", multiple=True, metavar="KEY", help="Asked of clients; may be repeated."
+    "--config", metavar="FILE", help=f"A settings file in TOML. [the one {CONFIG} names, if any]"
 )
-@click.option(
-    "--served-model-name",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="What clients call the model; may be repeated, the first is said back. [its name]",
-)
-@click.option("--max-num-seqs", type=int, help="Answers that run at once.")
-@click.option("--max-num-batched-tokens", type=int, help="Positions of one step.")
-@click.option(
-    "--chat-template", metavar="FILE", help="A Jinja2 file in place of the model's own template."
-)
-@engine_options
+@_flags
+@offline_option
 def serve(
     model_name: str | None,
     model: str | None,
-    host: str,
-    port: int,
-    api_keys: tuple[str, ...],
-    names: tuple[str, ...],
-    max_num_seqs: int | None,
-    max_num_batched_tokens: int | None,
-    chat_template: str | None,
-    engine: EngineOptions,
+    config: str | None,
+    offline: bool,
+    **flags: Any,
 ) -> None:
     """Serve a model over HTTP: OpenAI's API, and Anthropic's messages.
 
     It listens on this machine alone unless --host says otherwise. SIGTERM and Ctrl-C let what runs
     finish; a second one ends it at once.
     """
-    from pellucid import AsyncLLM
-    from pellucid.cli.arguments import find_model
-    from pellucid.engine.client import LocalClient
-    from pellucid.hub import DEFAULT_MODEL
-    from pellucid.server import create_app
-    from pellucid.server.serving import address, listen, run
+    given = {name: value for name, value in flags.items() if value not in (None, ())}
+    chosen = choose(given, os.environ, config)
+    name = named_model(model_name, model)
+    path = find_model(name, offline)
 
-    if model is not None and model_name is not None:
-        raise BadInput("the model is given twice: as the first argument and with --model")
-    name = model or model_name or DEFAULT_MODEL
-    settings = _settings(name, names, api_keys)
-    bound = listen(host, port)  # before the model is loaded: a port that is taken is said at once
-    arguments: dict[str, Any] = {
-        "max_num_seqs": max_num_seqs,
-        "max_num_batched_tokens": max_num_batched_tokens,
-        "chat_template": None if chat_template is None else _read(chat_template),
-    }
-    given = {key: value for key, value in arguments.items() if value is not None}
-    llm = AsyncLLM(find_model(name, engine.offline), **engine.arguments(), **given)
-    try:
-        client = LocalClient(llm)
-        app = create_app(client, settings)
-        run(app, bound, ready=lambda: note(f"{settings.model_name} at {address(bound)}/v1"))
-    finally:
-        bound.close()
-        llm.close()
+    from pellucid.core.logs import LogForm, log_to_stderr
+    from pellucid.server.operation import operate
+    from pellucid.server.serving import run
 
-
-def _settings(name: str, names: tuple[str, ...], api_keys: tuple[str, ...]) -> Settings:
-    from pellucid.server import Settings
-
-    own = Path(name).stem if name.endswith(".gguf") else name
-    return Settings(served_model_names=names or (own,), api_keys=api_keys)
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: a chat template is UTF-8 text: {error.reason}") from error
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
+    log_to_stderr(LogForm(chosen["log_level"], chosen["log_format"]))
+    own_name = Path(name).stem if name.endswith(".gguf") else name
+    run(operate(path, own_name, chosen))

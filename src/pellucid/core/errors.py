@@ -60,3 +60,19 @@ class PromptTooLong(BadInput):
 
 class FetchError(PellucidError):
     """A model that could not be fetched, with every source that was tried."""
+
+
+class Unavailable(PellucidError):  # noqa: N818
+    """There is no engine at the moment, or it ended under the request: ask again later."""
+
+
+class Overloaded(PellucidError):  # noqa: N818
+    """More is being asked than can wait; `retry_after` says in how many seconds to ask again."""
+
+    def __init__(self, message: str, retry_after: int = 1) -> None:
+        self.retry_after = retry_after
+        super().__init__(message)
+
+
+class TimedOut(PellucidError):  # noqa: N818
+    """A request that took longer than it was given."""

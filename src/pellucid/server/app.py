@@ -15,17 +15,22 @@ from starlette.responses import Response
 from pellucid import __version__
 from pellucid.engine.client import EngineClient
 from pellucid.server.errors import ApiError, api_error_of
+from pellucid.server.guard import Guard, Watcher
+from pellucid.server.metrics import Metrics
 from pellucid.server.middleware import BodyLimit, Keys, RequestIds
+from pellucid.server.observed import Observed, PromptLog
 from pellucid.server.openapi import document
 from pellucid.server.routes.about import health, model, models, props, version
 from pellucid.server.routes.chat import chat_completions
 from pellucid.server.routes.completions import completions
 from pellucid.server.routes.embeddings import embeddings
+from pellucid.server.routes.measured import metrics_page
 from pellucid.server.routes.messages import count_tokens, messages
 from pellucid.server.routes.responses import responses
 from pellucid.server.routes.tokens import detokenize, tokenize
 from pellucid.server.service import Service
 from pellucid.server.settings import Settings
+from pellucid.server.tracing import Traced, Traces
 
 logger = logging.getLogger("pellucid.server")
 
@@ -43,14 +48,28 @@ _ROUTES: Final[tuple[tuple[str, str, Endpoint], ...]] = (
     ("GET", "/v1/models", models),
     ("GET", "/v1/models/{name:path}", model),
     ("GET", "/health", health),
+    ("GET", "/metrics", metrics_page),
     ("GET", "/version", version),
     ("GET", "/props", props),
 )
 
 
-def create_app(client: EngineClient, settings: Settings | None = None) -> FastAPI:
-    """An application that answers with `client`; whoever made the client closes it."""
+def create_app(
+    client: EngineClient, settings: Settings | None = None, traces: Traces | None = None
+) -> FastAPI:
+    """An application that answers with `client`; whoever made the client closes it.
+
+    Its `state.guard` is what requests pass on their way to the engine.
+    """
     settings = settings or Settings()
+    metrics = Metrics(settings.model_name, client.model.max_model_len)
+    watchers: list[Watcher] = [metrics]
+    if settings.log_prompts:
+        watchers.append(PromptLog(client.tokenizer))
+    if traces is not None:
+        watchers.append(traces)
+    guard = Guard(client, settings.guard, watchers)
+    paths = frozenset(path for _, path, _ in _ROUTES)
     app = FastAPI(
         title="Pellucid",
         version=__version__,
@@ -58,6 +77,8 @@ def create_app(client: EngineClient, settings: Settings | None = None) -> FastAP
         redoc_url=None,
         middleware=[
             Middleware(RequestIds),
+            Middleware(Observed, metrics=metrics, paths=paths, log=settings.access_log),
+            *([] if traces is None else [Middleware(Traced, traces=traces)]),
             Middleware(Keys, keys=settings.api_keys),
             Middleware(BodyLimit, limit=settings.limits.body_bytes),
         ],
@@ -68,7 +89,9 @@ def create_app(client: EngineClient, settings: Settings | None = None) -> FastAP
             Exception: _say_fault,
         },
     )
-    app.state.service = Service(client, settings)
+    app.state.service = Service(guard, settings)
+    app.state.guard = guard
+    app.state.metrics = metrics
     for method, path, endpoint in _ROUTES:
         app.add_route(path, endpoint, methods=[method], include_in_schema=False)
     described = document(with_keys=bool(settings.api_keys))

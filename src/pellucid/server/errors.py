@@ -15,6 +15,7 @@ own names of types.
 | 429 | rate_limit_error | queue_full |
 | 500 | server_error | internal_error |
 | 503 | service_unavailable_error | engine_unavailable |
+| 504 | timeout_error | request_timeout |
 """
 
 from __future__ import annotations
@@ -25,15 +26,25 @@ from typing import Any, Final
 
 from starlette.responses import JSONResponse
 
-from pellucid.core.errors import BadInput, PellucidError, PromptTooLong
+from pellucid.core.errors import (
+    BadInput,
+    Overloaded,
+    PellucidError,
+    PromptTooLong,
+    TimedOut,
+    Unavailable,
+)
 
 MAX_MESSAGE: Final = 2000
+RETRY_S: Final = 5
+"""After which a client asks again for an engine that is being started."""
 
 _TYPES: Final = {
     401: "authentication_error",
     429: "rate_limit_error",
     500: "server_error",
     503: "service_unavailable_error",
+    504: "timeout_error",
 }
 _ANTHROPIC_TYPES: Final = {
     401: "authentication_error",
@@ -42,6 +53,7 @@ _ANTHROPIC_TYPES: Final = {
     429: "rate_limit_error",
     500: "api_error",
     503: "overloaded_error",
+    504: "timeout_error",
 }
 _CODES: Final = {
     401: "invalid_api_key",
@@ -51,6 +63,7 @@ _CODES: Final = {
     429: "queue_full",
     500: "internal_error",
     503: "engine_unavailable",
+    504: "request_timeout",
 }
 
 
@@ -127,6 +140,12 @@ def api_error_of(error: Exception, params: Mapping[str, str] | None = None) -> A
         )
     if isinstance(error, BadInput):
         return bad_request(str(error), _field_named(str(error), params or {}))
+    if isinstance(error, Overloaded):
+        return ApiError(429, str(error), retry_after=error.retry_after)
+    if isinstance(error, Unavailable):
+        return ApiError(503, str(error), retry_after=RETRY_S)
+    if isinstance(error, TimedOut):
+        return ApiError(504, str(error))
     if isinstance(error, PellucidError):
         return ApiError(500, str(error))
     return ApiError(500, "the server failed at this request; its log says why")

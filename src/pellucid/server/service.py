@@ -17,7 +17,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from pellucid.core.errors import BadInput, PellucidError
+from pellucid.core.errors import BadInput, Overloaded, PellucidError, TimedOut, Unavailable
 from pellucid.core.params import SamplingParams
 from pellucid.engine.client import AnswerStream, EngineClient
 from pellucid.engine.conversation import PLAIN, Layout
@@ -142,7 +142,7 @@ class Service:
         self, error: PellucidError, param: str = "prompt", names: Mapping[str, str] | None = None
     ) -> ApiError:
         """What a client is told of an engine's error: 503 if the engine is gone."""
-        if not isinstance(error, BadInput):
+        if not isinstance(error, BadInput | Overloaded | TimedOut | Unavailable):
             try:
                 await self.client.check_health()
             except PellucidError as reason:

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import math
+import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from types import FrameType
+from typing import Any, Final
 
 import uvicorn
 from fastapi import FastAPI
 
 from pellucid.core.errors import BadInput
+from pellucid.server.guard import Guard
+
+logger = logging.getLogger("pellucid.server")
+
+_LAST_WORDS_S: Final = 5
 
 
 class _Server(uvicorn.Server):
@@ -20,6 +30,21 @@ class _Server(uvicorn.Server):
     uvicorn's own way raises the signal again at the end, which would end the process as if it had
     been killed.
     """
+
+    def __init__(self, config: uvicorn.Config, guard: Guard, shutdown_timeout_s: float) -> None:
+        super().__init__(config)
+        self._guard = guard
+        self._shutdown_timeout_s = shutdown_timeout_s
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self._guard.refuse_more()
+        if self.force_exit:
+            self._guard.end_all()
+            return
+        logger.info("shutting down: what runs has %g s", self._shutdown_timeout_s)
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._shutdown_timeout_s, self._guard.end_all)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -56,11 +81,27 @@ def address(bound: socket.socket) -> str:
 
 
 async def serve(
-    app: FastAPI, bound: socket.socket, *, ready: Callable[[], None] = lambda: None
+    app: FastAPI,
+    bound: socket.socket,
+    *,
+    ready: Callable[[], None] = lambda: None,
+    shutdown_timeout_s: float = 30.0,
 ) -> None:
-    """Serve `app` on a bound socket until a signal; `ready` is called when requests are taken."""
-    config = uvicorn.Config(app, lifespan="off", access_log=False, log_config=None, backlog=2048)
-    server = _Server(config)
+    """Serve `app` on a bound socket until a signal; `ready` is called when requests are taken.
+
+    At the signal nothing new is taken; what runs has `shutdown_timeout_s`, and is ended then with
+    an error that says why.
+    """
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        backlog=2048,
+        # For connections whose requests were ended: to say so.
+        timeout_graceful_shutdown=math.ceil(shutdown_timeout_s) + _LAST_WORDS_S,
+    )
+    server = _Server(config, app.state.guard, shutdown_timeout_s)
     serving = asyncio.create_task(server.serve(sockets=[bound]))
     while not server.started and not serving.done():
         await asyncio.sleep(0.01)
@@ -69,10 +110,19 @@ async def serve(
     await serving
 
 
-def run(app: FastAPI, bound: socket.socket, *, ready: Callable[[], None] = lambda: None) -> None:
-    """`serve` in an event loop of its own; uvloop's where there is one."""
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run `work` in an event loop of its own; uvloop's where there is one."""
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(serve(app, bound, ready=ready))
+        runner.run(work)
+
+
+def tell_supervisor(state: str) -> None:
+    """Tell systemd, if it asked for it (sd_notify: a datagram to a socket that it names)."""
+    named = os.environ.get("NOTIFY_SOCKET")
+    if not named:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told, contextlib.suppress(OSError):
+        told.sendto(state.encode(), "\0" + named[1:] if named.startswith("@") else named)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

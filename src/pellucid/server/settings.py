@@ -8,6 +8,7 @@ from typing import Any
 
 from pellucid.core.errors import BadInput
 from pellucid.core.params import MAX_LOGPROBS
+from pellucid.server.guard import GuardLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class Settings:
     served_model_names: what clients call the model; the first is what responses say. api_keys:
     without any, no key is asked for. keep_alive_s: the longest silence of a stream before a comment
     is sent. stalled_client_s: how long a client may leave sent bytes unread before its request is
-    ended. log_prompts: whether prompts may be written to the log.
+    ended. guard: how much may be asked at once. access_log: a line in the log for each request.
+    log_prompts: whether prompts may be written to the log.
     """
 
     served_model_names: Sequence[str] = ("pellucid",)
@@ -52,6 +54,8 @@ class Settings:
     limits: RequestLimits = field(default_factory=RequestLimits)
     keep_alive_s: float = 5.0
     stalled_client_s: float = 120.0
+    guard: GuardLimits = field(default_factory=GuardLimits)
+    access_log: bool = False
     log_prompts: bool = False
 
     def __post_init__(self) -> None:

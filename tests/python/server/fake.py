@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pellucid.core.errors import PellucidError
+from pellucid.core.errors import PellucidError, Unavailable
 from pellucid.core.outputs import (
     EmbeddingOutput,
     Increment,
@@ -28,6 +27,7 @@ from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.frontend import Frontend
 from pellucid.engine.gathered import Gathered
 from pellucid.engine.request import Request
+from pellucid.engine.stats import EngineStats
 from pellucid.formats import open_checkpoint
 from pellucid.text import Tokenizer, gguf_chat_templates
 
@@ -136,6 +136,7 @@ class FakeClient:
             metadata = {**metadata, "tokenizer.chat_template": template}
         templates = gguf_chat_templates(metadata, path)
         self.gate = asyncio.Event()
+        self.pages: tuple[int, int, int] | None = (8, 0, 0)
         self.live: dict[str, FakeStream] = {}
         self.reset(script)
         defaults = SamplingParams()
@@ -215,8 +216,14 @@ class FakeClient:
         if request_id in self.live:
             self.live[request_id].aborted = True
 
-    async def stats(self) -> Any:
-        raise NotImplementedError(time.monotonic())
+    async def stats(self) -> EngineStats:
+        """With `pages` free, cached and owned; None is an engine that does not answer."""
+        if self.pages is None:
+            raise Unavailable("there is no engine")
+        free, cached, owned = self.pages
+        counts = dict.fromkeys(EngineStats.__dataclass_fields__, 0)
+        counts |= {"pages_free": free, "pages_cached": cached, "pages_owned": owned}
+        return EngineStats(**counts)
 
     async def check_health(self) -> None:
         if self.failure is not None:

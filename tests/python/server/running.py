@@ -19,10 +19,11 @@ class Running:
 
     def __init__(self, client: Any, limits: RequestLimits | None = None, **settings: Any) -> None:
         self.client = client
+        traces = settings.pop("traces", None)
         given = {"served_model_names": ("tiny", "alias"), **settings}
         if limits is not None:
             given["limits"] = limits
-        self.app = create_app(client, Settings(**given))
+        self.app = create_app(client, Settings(**given), traces)
         config = uvicorn.Config(self.app, port=0, log_level="warning", lifespan="off")
         self.server = uvicorn.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -27,7 +27,7 @@ from pellucid.engine.process.supervisor import Patience, Supervisor
 from pellucid.engine.request import Request
 from pellucid.engine.stats import EngineStats
 from pellucid.formats import open_checkpoint
-from pellucid.text import ChatTemplates, Tokenizer
+from pellucid.text import ChatTemplates, Tokenizer, given_chat_template
 
 logger = logging.getLogger("pellucid.engine")
 
@@ -67,7 +67,7 @@ class ProcessClient:
         text = asyncio.create_task(asyncio.to_thread(_open_text, path))
         try:
             model = await supervisor.start()
-            front = _front(model, *await text, seed)
+            front = _front(model, *await text, seed, arguments.get("chat_template"))
         except BaseException:
             text.cancel()
             await supervisor.close()
@@ -205,8 +205,14 @@ def _open_text(path: Path) -> tuple[Tokenizer, ChatTemplates]:
 
 
 def _front(
-    model: ModelInfo, tokenizer: Tokenizer, templates: ChatTemplates, seed: int | None
+    model: ModelInfo,
+    tokenizer: Tokenizer,
+    templates: ChatTemplates,
+    seed: int | None,
+    chat_template: str | None,
 ) -> Frontend:
+    if chat_template is not None:
+        templates = given_chat_template(chat_template, tokenizer)
     return Frontend(
         tokenizer,
         templates,

@@ -9,9 +9,9 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from pellucid.core.errors import PellucidError
+from pellucid.core.errors import PellucidError, Unavailable
 from pellucid.engine.async_stream import Letter
 from pellucid.engine.client import ModelInfo
 from pellucid.engine.process.frames import Frames, pack
@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
         """Have `request` answered. Returns its channel."""
         channel = next(self._channels)
         if self.ended.is_set() or self._closing:
-            receiver.receive(PellucidError("the engine process has ended: ask again"))
+            receiver.receive(Unavailable("the engine process has ended: ask again"))
         else:
             self._receivers[channel] = receiver
             # Over there an id is free a step after its request was cut: ours are free at once.
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
 
     async def _ask(self, kind: str, *arguments: Any) -> Any:
         if self.ended.is_set():
-            raise PellucidError("the engine process has ended: ask again")
+            raise Unavailable("the engine process has ended: ask again")
         channel = next(self._channels)
         reply = asyncio.get_running_loop().create_future()
         self._replies[channel] = reply
@@ -134,8 +134,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(pack(message))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
+        self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's is of another class
 
     def data_received(self, data: bytes) -> None:
         for message in self._frames.feed(data):
@@ -185,7 +184,7 @@ class Connection(asyncio.Protocol):
     async def _bury(self) -> None:
         """The socket has ended: see to it that the process has too, and tell everybody."""
         reason = await asyncio.to_thread(_reap, self.process)
-        error = PellucidError(f"{reason}: ask again")
+        error = Unavailable(f"{reason}: ask again")
         for receiver in list(self._receivers.values()):
             receiver.receive(error)
         self._receivers.clear()

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from pellucid.core.errors import BadInput, PellucidError
+from pellucid.core.errors import BadInput, PellucidError, Unavailable
 from pellucid.engine.client import ModelInfo
 from pellucid.engine.process.connection import Connection
 from pellucid.engine.process.host import Opening
@@ -46,7 +46,7 @@ class Supervisor:
         self._patience = patience
         self._connection: Connection | None = None
         self._serving = asyncio.Event()
-        self._why = PellucidError("the engine process is starting")
+        self._why = Unavailable("the engine process is starting")
         self._closed = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -101,7 +101,7 @@ class Supervisor:
             await self._connection.ended.wait()
             reason = self._connection.reason
             self._serving.clear()
-            self._why = PellucidError(f"{reason}, and is being started again")
+            self._why = Unavailable(f"{reason}, and is being started again")
             logger.error("%s: it is started again", reason)
             if time.monotonic() - began > self._patience.steady_s:
                 pause = 0.0
@@ -120,7 +120,7 @@ class Supervisor:
                 connection, _ = await Connection.open(self._opening, self._note)
                 return connection
             except PellucidError as error:
-                self._why = PellucidError(f"the engine does not start again: {error}")
+                self._why = Unavailable(f"the engine does not start again: {error}")
                 logger.error("%s: the next try is in %g s", self._why, pause)
 
     def _longer(self, pause: float) -> float:

@@ -1,0 +1,322 @@
+"""Guard: an engine client that says no in time, and that is watched.
+
+    route --> Guard --> EngineClient
+                `--> watchers: metrics, traces, log
+
+1. No more requests are inside than may run and wait; one more is refused at once (`Overloaded`).
+2. A request that takes longer than it is given ends (`TimedOut`), and its pages go back.
+3. While the server shuts down nothing new comes in; at the end of the grace, what is left ends.
+4. Whatever comes in goes out: watchers are told of each request's end exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+import weakref
+from collections import deque
+from collections.abc import Awaitable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from pellucid.core.errors import Overloaded, PellucidError, TimedOut, Unavailable
+from pellucid.core.outputs import EmbeddingOutput, Increment, RequestMetrics, RequestOutput
+from pellucid.core.params import SamplingParams
+from pellucid.engine.client import AnswerStream, EngineClient, Messages, ModelInfo, Prompt
+from pellucid.engine.conversation import PLAIN, Layout
+from pellucid.engine.likelihoods import Entries
+from pellucid.engine.stats import EngineStats
+from pellucid.text import Tokenizer
+
+_LONGEST_RETRY_S = 60
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class GuardLimits:
+    """running: answers that the engine computes at once. queued: answers that may wait beside them.
+    queued_tokens: of the prompts of all that are inside; 0: any number. timeout_s: a request's time
+    in all; 0: any."""
+
+    running: int = 32
+    queued: int = 2048
+    queued_tokens: int = 0
+    timeout_s: float = 0.0
+
+
+class Watcher(Protocol):
+    """Is told what becomes of requests, in the event loop."""
+
+    def began(self, request: Watched) -> None: ...
+
+    def grew(self, request: Watched, increment: Increment, now: float) -> None: ...
+
+    def ended(self, request: Watched, error: PellucidError | None) -> None:
+        """`error` is what ended it, None at its own end or when nobody wanted it any more."""
+
+    def refused(self, reason: str) -> None: ...
+
+
+class Guard:
+    """An `EngineClient` around another."""
+
+    def __init__(
+        self, client: EngineClient, limits: GuardLimits, watchers: Sequence[Watcher] = ()
+    ) -> None:
+        self._client = client
+        self._limits = limits
+        self._watchers = list(watchers)
+        self._inside: weakref.WeakSet[Watched] = weakref.WeakSet()
+        self._answers = 0
+        self._tokens = 0
+        self._ends: deque[float] = deque(maxlen=64)  # when the last answers ended
+        self._closing: str | None = None
+
+    @property
+    def model(self) -> ModelInfo:
+        return self._client.model
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._client.tokenizer
+
+    @property
+    def answers_inside(self) -> int:
+        """Answers that run or wait."""
+        return self._answers
+
+    @property
+    def restarts(self) -> int:
+        """How often an engine process was started after the first."""
+        return int(getattr(self._client, "restarts", 0))
+
+    async def chat_token_ids(self, messages: Messages, layout: Layout = PLAIN) -> list[int]:
+        return await self._client.chat_token_ids(messages, layout)
+
+    async def stream(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        layout: Layout = PLAIN,
+        *,
+        request_id: str | None = None,
+        priority: int = 0,
+        cache_salt: str | bytes | None = None,
+        parse_special: bool = False,
+    ) -> Watched:
+        """As `EngineClient.stream`. Raises `Overloaded`, and `Unavailable` at the server's end."""
+        n = 1 if params is None else params.n
+        with self._room_for(n):
+            stream = await self._client.stream(
+                prompt,
+                params,
+                layout,
+                request_id=request_id,
+                priority=priority,
+                cache_salt=cache_salt,
+                parse_special=parse_special,
+            )
+            # Counted once more by itself, from here to its end.
+            watched = Watched(self, stream, params or self.model.default_params, self._watchers)
+        self._enter(watched)
+        return watched
+
+    async def prompt_logprobs(
+        self, token_ids: Sequence[int], count: int = 0, *, cache_salt: str | bytes | None = None
+    ) -> list[Entries | None]:
+        with self._room_for(1):
+            asked = self._client.prompt_logprobs(token_ids, count, cache_salt=cache_salt)
+            return await self._in_time(asked)
+
+    async def embed(self, prompt: Prompt, **options: Any) -> EmbeddingOutput:
+        with self._room_for(1):
+            return await self._in_time(self._client.embed(prompt, **options))
+
+    async def abort(self, request_id: str) -> None:
+        await self._client.abort(request_id)
+
+    async def stats(self) -> EngineStats:
+        return await self._client.stats()
+
+    async def check_health(self) -> None:
+        if self._closing is not None:
+            raise Unavailable(self._closing)
+        await self._client.check_health()
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    def refuse_more(self) -> None:
+        """Let nothing in any more; what is inside may go on."""
+        self._closing = "the server is shutting down"
+
+    def end_all(self) -> None:
+        """End what is inside: its grace is over."""
+        self.refuse_more()
+        for request in list(self._inside):
+            request.end_with(Unavailable("the server is shutting down: ask another or later"))
+
+    @contextlib.contextmanager
+    def _room_for(self, n: int) -> Iterator[None]:
+        self._check_room(n)
+        self._answers += n
+        try:
+            yield
+        finally:
+            self._answers -= n
+
+    def _check_room(self, n: int) -> None:
+        limits = self._limits
+        if self._closing is not None:
+            raise Unavailable(self._closing)
+        # A request with more answers than there is room for comes in when nobody else is inside.
+        if self._answers and self._answers + n > limits.running + limits.queued:
+            self._refuse(
+                "queue_full",
+                f"{self._answers} answers run or wait and at most {limits.running} + "
+                f"{limits.queued} may",
+            )
+        if limits.queued_tokens and self._tokens >= limits.queued_tokens:
+            self._refuse(
+                "queue_tokens",
+                f"the requests that run or wait have {self._tokens} tokens of prompt and "
+                f"{limits.queued_tokens} may",
+            )
+
+    def _refuse(self, reason: str, words: str) -> None:
+        for watcher in self._watchers:
+            watcher.refused(reason)
+        seconds = self._retry_after()
+        raise Overloaded(f"the queue is full: {words}: ask again in {seconds} s", seconds)
+
+    def _retry_after(self) -> int:
+        """About when there is room again, by how fast answers ended lately."""
+        if len(self._ends) < 2:
+            return 1
+        seconds = (time.monotonic() - self._ends[0]) / len(self._ends)
+        return max(1, min(_LONGEST_RETRY_S, math.ceil(seconds)))
+
+    async def _in_time(self, asked: Awaitable[Result]) -> Result:
+        timeout_s = self._limits.timeout_s
+        try:
+            async with asyncio.timeout(timeout_s or None):
+                return await asked
+        except TimeoutError:
+            raise _timed_out(timeout_s) from None
+
+    def _enter(self, request: Watched) -> None:
+        request.inside = True
+        self._inside.add(request)
+        self._answers += request.params.n
+        self._tokens += len(request.prompt_token_ids)
+        timeout_s = self._limits.timeout_s
+        if timeout_s:
+            error = _timed_out(timeout_s)
+            loop = asyncio.get_running_loop()
+            request.timer = loop.call_later(timeout_s, request.end_with, error)
+        for watcher in self._watchers:
+            watcher.began(request)
+
+    def leave(self, request: Watched) -> None:
+        """A request has ended."""
+        if request.inside:
+            request.inside = False
+            self._inside.discard(request)
+            self._answers -= request.params.n
+            self._tokens -= len(request.prompt_token_ids)
+            self._ends.append(time.monotonic())
+
+
+class Watched:
+    """A stream of the engine, on its way through the guard."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        stream: AnswerStream,
+        params: SamplingParams,
+        watchers: Sequence[Watcher],
+    ) -> None:
+        self.params = params
+        self.inside = False
+        self.context: Any = None  # a watcher's own
+        self.timer: asyncio.TimerHandle | None = None
+        self.finish_reasons: list[str] = []
+        self.metrics: RequestMetrics | None = None
+        self.prompt_token_ids = stream.prompt_token_ids
+        self.began_ns = time.time_ns()
+        self._guard = guard
+        self._stream = stream
+        self._watchers = watchers
+        self._end: PellucidError | None = None
+        self._ended = False
+        self._aborting: asyncio.Task[None] | None = None
+
+    @property
+    def request_id(self) -> str:
+        return self._stream.request_id
+
+    @property
+    def finished(self) -> bool:
+        return self._stream.finished
+
+    def output(self) -> RequestOutput:
+        return self._stream.output()
+
+    def __aiter__(self) -> Watched:
+        return self
+
+    async def __anext__(self) -> Increment:
+        try:
+            increment = await self._stream.__anext__()
+        except StopAsyncIteration:
+            self._leave()
+            raise
+        except BaseException as error:
+            self._leave(error)
+            raise
+        if self._end is not None:
+            await self._stream.aclose()
+            self._leave(self._end)
+            raise self._end
+        now = time.monotonic()
+        for watcher in self._watchers:
+            watcher.grew(self, increment, now)
+        if increment.finish_reason is not None:
+            self.finish_reasons.append(increment.finish_reason)
+        if increment.metrics is not None:
+            self.metrics = increment.metrics
+            self._leave()
+        return increment
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+        self._leave()
+
+    def end_with(self, error: PellucidError) -> None:
+        """Have it end soon, with `error`: the engine's last increment comes as the error."""
+        if self._end is None and not self._ended:
+            self._end = error
+            self._aborting = asyncio.ensure_future(self._guard.abort(self.request_id))
+
+    def _leave(self, error: BaseException | None = None) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        if self.timer is not None:
+            self.timer.cancel()
+        self._guard.leave(self)
+        told = error if isinstance(error, PellucidError) else None
+        for watcher in self._watchers:
+            watcher.ended(self, told)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # at interpreter exit parts may be gone already
+            self._leave()
+
+
+def _timed_out(seconds: float) -> TimedOut:
+    return TimedOut(f"the request took more than the {seconds:g} s that it may: ask for less")

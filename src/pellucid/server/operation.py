@@ -1,0 +1,186 @@
+"""Operation: from chosen options to a server that runs, and to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from pathlib import Path
+from typing import Any
+
+from pellucid import __version__
+from pellucid.core.errors import BadInput
+from pellucid.core.logs import LogForm
+from pellucid.core.params import SamplingParams
+from pellucid.engine.client import EngineClient
+from pellucid.engine.sizing import MAX_NUM_SEQS
+from pellucid.server.app import create_app
+from pellucid.server.guard import GuardLimits
+from pellucid.server.options import Chosen
+from pellucid.server.params import sampling_in_effect
+from pellucid.server.serving import address, listen, serve, tell_supervisor
+from pellucid.server.settings import RequestLimits, Settings
+from pellucid.server.tracing import Traces, traces_to
+
+logger = logging.getLogger("pellucid.server")
+
+# An engine's argument: the option that sets it. What is None is the engine's to choose.
+_ENGINE = {
+    "backend": "backend",
+    "threads": "threads",
+    "max_model_len": "max_model_len",
+    "max_num_seqs": "max_num_seqs",
+    "max_num_batched_tokens": "max_num_batched_tokens",
+    "kv_cache_dtype": "kv_cache_dtype",
+    "kv_cache_memory_bytes": "kv_cache_memory",
+    "enable_prefix_caching": "enable_prefix_caching",
+    "seed": "seed",
+}
+_LIMITS = {
+    "body_bytes": "max_body_size",
+    "prompts": "max_prompts",
+    "n": "max_n",
+    "choices": "max_choices",
+    "logprobs": "max_logprobs",
+    "stop_strings": "max_stop_strings",
+    "stop_length": "max_stop_length",
+    "stop_token_ids": "max_stop_token_ids",
+    "bias_entries": "max_bias_entries",
+    "schema_bytes": "max_schema_size",
+    "schema_depth": "max_schema_depth",
+    "tools": "max_tools",
+}
+
+
+def settings_of(chosen: Chosen, own_name: str) -> Settings:
+    """What the application is told. `own_name` is the model's, where no other was given."""
+    return Settings(
+        served_model_names=chosen["served_model_name"] or (own_name,),
+        api_keys=chosen["api_key"],
+        limits=RequestLimits(**{limit: chosen[name] for limit, name in _LIMITS.items()}),
+        keep_alive_s=chosen["keep_alive_interval"],
+        stalled_client_s=chosen["stalled_client_timeout"],
+        guard=GuardLimits(
+            running=chosen["max_num_seqs"] or MAX_NUM_SEQS,
+            queued=chosen["max_num_queued_reqs"],
+            queued_tokens=chosen["max_num_queued_tokens"],
+            timeout_s=chosen["request_timeout"],
+        ),
+        access_log=chosen["access_log"],
+        log_prompts=chosen["log_prompts"],
+    )
+
+
+def engine_arguments(chosen: Chosen) -> dict[str, Any]:
+    """What the engine is told. Raises `BadInput` for a template that cannot be read."""
+    arguments = {argument: chosen[name] for argument, name in _ENGINE.items()}
+    if chosen["chat_template"] is not None:
+        arguments["chat_template"] = _read(chosen["chat_template"])
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+async def operate(path: Path, own_name: str, chosen: Chosen) -> None:
+    """Serve the model at `path` until a signal. Raises what keeps it from starting."""
+    settings = settings_of(chosen, own_name)
+    arguments = engine_arguments(chosen)
+    endpoint = chosen["otlp_traces_endpoint"]
+    traces = None if endpoint is None else traces_to(endpoint, settings.model_name)
+    bound = listen(chosen["host"], chosen["port"])  # a port that is taken is said at once
+    try:
+        _say_choices(path, chosen)
+        client = await _client(path, chosen, arguments)
+        try:
+            await _serve(client, settings, traces, bound, chosen)
+        finally:
+            await client.close()
+    finally:
+        bound.close()
+        if traces is not None:
+            await asyncio.to_thread(traces.close)
+    logger.info("ended")
+
+
+async def _client(path: Path, chosen: Chosen, arguments: dict[str, Any]) -> EngineClient:
+    if not chosen["engine_process"]:
+        from pellucid.engine.async_llm import AsyncLLM
+        from pellucid.engine.client import LocalClient
+
+        llm = await asyncio.to_thread(AsyncLLM, path, progress=_Notes(), **arguments)
+        return LocalClient(llm)
+    from pellucid.engine.process.client import ProcessClient
+    from pellucid.engine.process.supervisor import Patience
+
+    return await ProcessClient.start(
+        path,
+        note=_say_nothing,  # the engine logs it itself
+        log=LogForm(chosen["log_level"], chosen["log_format"]),
+        patience=Patience(
+            start_wait_s=chosen["engine_start_wait"], hang_s=chosen["engine_hang_timeout"]
+        ),
+        **arguments,
+    )
+
+
+async def _serve(
+    client: EngineClient, settings: Settings, traces: Traces | None, bound: Any, chosen: Chosen
+) -> None:
+    app = create_app(client, settings, traces)
+    _say_defaults(client)
+
+    def ready() -> None:
+        url = address(bound)
+        logger.info("listening", extra={"url": url, "model": settings.model_name})
+        tell_supervisor("READY=1")
+
+    await serve(app, bound, ready=ready, shutdown_timeout_s=chosen["shutdown_timeout"])
+
+
+def _say_choices(path: Path, chosen: Chosen) -> None:
+    logger.info("pellucid %s serves %s", __version__, path, extra=chosen.told())
+    if not chosen["api_key"] and not _is_loopback(chosen["host"]):
+        logger.warning("anybody who reaches %s may use it: no api_key is set", chosen["host"])
+
+
+def _say_defaults(client: EngineClient) -> None:
+    """Whose sampling defaults apply, and what they are."""
+    ours = SamplingParams()
+    given = client.model.default_params
+    own = [
+        name
+        for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_tokens")
+        if getattr(given, name) != getattr(ours, name)
+    ]
+    whose = f"the model's own for {', '.join(own)}, else OpenAI's" if own else "OpenAI's"
+    logger.info("sampling defaults: %s", whose, extra=sampling_in_effect(given))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _Notes:
+    """What an engine in this process decides goes to the log."""
+
+    def note(self, message: str) -> None:
+        logger.info(message)
+
+    def bar(self, label: str, total: int) -> Any:
+        from pellucid.hub import SilentProgress
+
+        return SilentProgress().bar(label, total)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: a chat template is UTF-8 text: {error.reason}") from error
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _say_nothing(message: str) -> None:
+    del message
