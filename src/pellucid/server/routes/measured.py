@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,14 +14,16 @@ from pellucid.engine.stats import EngineStats
 from pellucid.server.guard import Guard
 from pellucid.server.metrics import Metrics
 
+_PATIENCE_S: Final = 1.0  # for an engine that hangs: whoever scrapes shall learn of it
+
 
 async def metrics_page(request: Request) -> Response:
     """The metrics, also while there is no engine."""
     guard: Guard = request.app.state.guard
     metrics: Metrics = request.app.state.metrics
     stats: EngineStats | None = None
-    with contextlib.suppress(PellucidError):
-        stats = await guard.stats()
+    with contextlib.suppress(PellucidError, TimeoutError):
+        stats = await asyncio.wait_for(guard.stats(), _PATIENCE_S)
     metrics.engine(stats, guard.restarts)
     content, content_type = metrics.page(request.headers.get("accept", ""))
     return Response(content, headers={"Content-Type": content_type})
