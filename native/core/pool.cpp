@@ -5,6 +5,7 @@
 #include <chrono>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -51,9 +52,10 @@ class Team {
     threads_.reserve(static_cast<size_t>(size - 1));
     try {
       for (int i = 1; i < size; ++i) threads_.emplace_back([this, i] { serve(i); });
-    } catch (...) {  // the system gives no more threads
+    } catch (const std::system_error&) {
       stop();
-      throw;
+      throw std::runtime_error("the system gives no " + std::to_string(size) +
+                               " threads: ask for fewer");
     }
   }
 

@@ -331,7 +331,7 @@ void Program::extend_rope_table(int table, std::span<const float> cos, std::span
   if (cos.size() != sin.size() || cos.size() % static_cast<size_t>(angles.width()))
     refuse("rope table: " + str(static_cast<int64_t>(cos.size())) + " cosines for rows of " +
            str(angles.width()));
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<ForkMutex> lock(mutex_);
   angles.cos.insert(angles.cos.end(), cos.begin(), cos.end());
   angles.sin.insert(angles.sin.end(), sin.begin(), sin.end());
 }
@@ -367,7 +367,7 @@ void Program::lay_out(Frame& frame, std::span<float> out) {
 }
 
 void Program::run(const StepArrays& step, const KvCache& cache, std::span<float> out) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard<ForkMutex> lock(mutex_);
   if (output_.slot < 0) refuse("program: has no output");
   StepLimits limits{least_table_rows_[0], least_table_rows_[1], &kv_layers_};
   for (const auto& table : rope_tables_) limits.positions = std::min(limits.positions, table.positions());

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "core/fork_mutex.h"
 #include "core/pool.h"
 #include "program/attention_stage.h"
 #include "program/experts_stage.h"
@@ -101,7 +102,7 @@ class Program {
   Operand output_;
   RowKind output_kind_ = RowKind::logits;
 
-  std::mutex mutex_;
+  ForkMutex mutex_;
   std::unique_ptr<std::byte[]> arena_;
   size_t arena_bytes_ = 0;
 };

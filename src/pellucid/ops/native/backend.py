@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid import _native
-from pellucid.core.errors import BadInput
+from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.spec import LayerSpec, ModelSpec, RopeSpec
 from pellucid.costs import NATIVE_LANES
 from pellucid.ops.native.emit import Emitter
@@ -46,7 +46,8 @@ class NativeOps(Ops):
     the results are the same.
 
     Operations may be called only within a forward pass handed to `compile`; arrays are then
-    nodes of a graph. Raises `BadInput` for an argument that cannot be.
+    nodes of a graph. Raises `BadInput` for an argument that cannot be, `PellucidError` when the
+    system gives no such number of threads.
     """
 
     name = "native"
@@ -73,6 +74,8 @@ class NativeOps(Ops):
             _native.program.Program(self._pool, simd)  # the instruction set is checked here
         except ValueError as error:
             raise BadInput(str(error)) from error
+        except RuntimeError as error:
+            raise PellucidError(str(error)) from error
         self._arena = _native.matmul.Arena()
         self._graph: Graph | None = None
 
