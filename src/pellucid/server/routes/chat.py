@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from pellucid.engine.conversation import Layout
 from pellucid.server.choices import ChatAnswer, Said
 from pellucid.server.conversation import Conversation, Tools
-from pellucid.server.events import DONE, dumps, event, unless_gone
+from pellucid.server.events import DONE, TextEvents, event, unless_gone
 from pellucid.server.params import chat_params, form_names
 from pellucid.server.reading import Read, read
 from pellucid.server.routes.streaming import event_stream
@@ -113,8 +113,7 @@ class _Answering:
 
 
 class _Chunks:
-    """Chunks of a stream. That of a plain stretch of text, which nearly all are, is put together
-    from bytes made once."""
+    """Chunks of a stream."""
 
     def __init__(self, head: dict[str, Any], counted: bool) -> None:
         self.head = head
@@ -122,11 +121,9 @@ class _Chunks:
         self._began: set[int] = set()
         self._prompt_ids: list[int] | None = None
         self._give_ids = False
-        opening = dumps({**head, "choices": []})
-        self._before = b"data: " + opening[:-2] + b'{"index":'
-        self._between = b',"delta":{"content":'
-        usage_null = b',"usage":null' if counted else b""
-        self._after = b'},"logprobs":null,"finish_reason":null}]' + usage_null + b"}\n\n"
+        self._plain = TextEvents(
+            lambda index, text: self._framed(_choice(index, {"content": text}), {})
+        )
 
     def with_ids(self, prompt_token_ids: list[int]) -> None:
         """Say token ids too; the prompt's in the first chunk."""
@@ -141,7 +138,7 @@ class _Chunks:
             self._began.add(index)
             first = self._chunk(index, {"role": "assistant", "content": ""}, None, self._first())
         if costs is None and self._is_plain(said):
-            return first + b"".join(self._plain(index, part.text) for part in said.parts)  # type: ignore[union-attr]
+            return first + b"".join(self._plain.of(index, part.text) for part in said.parts)  # type: ignore[union-attr]
         deltas = list(_deltas(said.parts)) or [{}]
         parts = [self._chunk(index, delta, None, {}) for delta in deltas[:-1]]
         parts.append(self._chunk(index, deltas[-1], said, costs or {}))
@@ -159,20 +156,10 @@ class _Chunks:
             and all(isinstance(part, Text) for part in said.parts)
         )
 
-    def _plain(self, index: int, text: str) -> bytes:
-        return b"".join(
-            (self._before, str(index).encode(), self._between, dumps(text), self._after)
-        )
-
     def _chunk(
         self, index: int, delta: dict[str, Any], said: Said | None, more: dict[str, Any]
     ) -> bytes:
-        choice: dict[str, Any] = {
-            "index": index,
-            "delta": delta,
-            "logprobs": None,
-            "finish_reason": None,
-        }
+        choice = _choice(index, delta)
         if said is not None:
             choice["logprobs"] = {"content": said.logprobs} if said.logprobs else None
             choice["finish_reason"] = said.finish_reason
@@ -180,7 +167,14 @@ class _Chunks:
                 choice["stop_reason"] = said.stop_reason
             if self._give_ids:
                 choice["token_ids"] = list(said.token_ids)
-        return event({**self.head, "choices": [choice], **self._ending, **more})
+        return event(self._framed(choice, more))
+
+    def _framed(self, choice: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+        return {**self.head, "choices": [choice], **self._ending, **more}
+
+
+def _choice(index: int, delta: dict[str, Any]) -> dict[str, Any]:
+    return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
 
 
 def message_of(answer: ChatAnswer) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pellucid.engine.client import AnswerStream
 from pellucid.server.choices import CompletionChoice, Echo, as_increment
 from pellucid.server.echo import echo_of
 from pellucid.server.errors import bad_request
-from pellucid.server.events import DONE, event, unless_gone
+from pellucid.server.events import DONE, TextEvents, event, unless_gone
 from pellucid.server.merging import increments, metrics_of, outputs
 from pellucid.server.params import completion_params, form_names
 from pellucid.server.reading import Read, read
@@ -97,10 +97,14 @@ class _Answering:
         counted = bool(options is not None and options.include_usage)
         ending = {"usage": None} if counted else {}
         unfinished = len(choices)
+        plain = TextEvents(lambda i, text: {**head, "choices": [_plain(i, text)], **ending})
         async for number, increment in increments(self._streams):
             choice = choices[number * self._params.n + increment.index]
             said = choice.push(self._shown(increment))
             if said is None:
+                continue
+            if said == _plain(said["index"], said["text"]):
+                yield plain.of(said["index"], said["text"])
                 continue
             unfinished -= said["finish_reason"] is not None
             last = not unfinished and not counted
@@ -151,6 +155,11 @@ class _Answering:
     async def _close(self) -> None:
         for stream in self._streams:
             await stream.aclose()
+
+
+def _plain(index: int, text: str) -> dict[str, Any]:
+    """A choice that says some text and nothing else."""
+    return {"index": index, "text": text, "logprobs": None, "finish_reason": None}
 
 
 def prompts_of(given: Any, limits: RequestLimits, param: str = "prompt") -> list[Any]:
