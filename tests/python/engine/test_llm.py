@@ -214,6 +214,23 @@ def test_control_tokens_in_a_prompt_are_text_unless_asked_for(llm: LLM) -> None:
     assert output.prompt_token_ids == [END]
 
 
+def test_many_prompts_come_back_in_their_order_with_a_bar_if_wanted(
+    llm: LLM, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompts = [[1 + i % 200, i % 7, i // 7] for i in range(400)]
+    params = [SamplingParams(temperature=0, max_tokens=1 + i % 5) for i in range(400)]
+    outputs = llm.generate(prompts, params)
+    assert [output.prompt_token_ids for output in outputs] == prompts
+    silent = capsys.readouterr()
+    assert (silent.out, silent.err) == ("", "")
+    again = llm.generate(prompts, params, use_tqdm=True)
+    assert [output.outputs for output in again] == [output.outputs for output in outputs]
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "400/400" in shown.err
+    assert "tok/s" in shown.err
+
+
 def test_parameters_for_each_prompt(llm: LLM) -> None:
     params = [SamplingParams(max_tokens=n, ignore_eos=True) for n in (1, 4)]
     outputs = llm.generate(["hello", "hello"], params)
