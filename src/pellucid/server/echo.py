@@ -9,20 +9,25 @@ from pellucid.core.params import SamplingParams
 from pellucid.engine.client import EngineClient
 from pellucid.server.choices import Echo
 from pellucid.server.logprobs import CompletionLogprobs, Ruler
-from pellucid.server.service import Call
 from pellucid.text import Tokenizer
 
 
 async def echo_of(
-    client: EngineClient, prompt: Any, ids: Sequence[int], params: SamplingParams, call: Call
+    client: EngineClient,
+    prompt: Any,
+    ids: Sequence[int],
+    params: SamplingParams,
+    salt: bytes,
+    *,
+    parse_special: bool = False,
 ) -> Echo:
     """`prompt` as it is said again. A text is said as it was given, token ids as they read."""
     text = prompt if isinstance(prompt, str) else _read(client.tokenizer, ids, params)
     if params.logprobs is None:
         return Echo(text)
-    entries = await client.prompt_logprobs(ids, params.logprobs, cache_salt=call.salt)
+    entries = await client.prompt_logprobs(ids, params.logprobs, cache_salt=salt)
     said = CompletionLogprobs(client.tokenizer, params.logprobs)
-    places = _places(client.tokenizer, prompt, ids, params)
+    places = _places(client.tokenizer, prompt, ids, params, parse_special)
     for token, of_token, (offset, reading) in zip(ids, entries, places, strict=True):
         said.add(token, of_token, offset, reading)
     return Echo(text, said.take())
@@ -33,14 +38,19 @@ def _read(tokenizer: Tokenizer, ids: Sequence[int], params: SamplingParams) -> s
 
 
 def _places(
-    tokenizer: Tokenizer, prompt: Any, ids: Sequence[int], params: SamplingParams
+    tokenizer: Tokenizer,
+    prompt: Any,
+    ids: Sequence[int],
+    params: SamplingParams,
+    parse_special: bool,
 ) -> Iterator[tuple[int, str]]:
     """For each token its offset, and how it reads where its bytes do not tell."""
-    pieces = tokenizer.pieces(prompt) if isinstance(prompt, str) else []
+    text = prompt if isinstance(prompt, str) else ""
+    pieces = tokenizer.pieces(text, parse_special=parse_special)
     if [piece.id for piece in pieces] == list(ids):
         for piece in pieces:
             whole = "\ufffd" not in piece.text and piece.end > piece.start
-            yield piece.start, prompt[piece.start : piece.end] if whole else ""
+            yield piece.start, text[piece.start : piece.end] if whole else ""
         return
     ruler = Ruler(tokenizer, params.skip_special_tokens)
     for token in ids:

@@ -101,6 +101,7 @@ class Service:
         *,
         param: str = "prompt",
         names: Mapping[str, str] | None = None,
+        parse_special: bool = False,
     ) -> AnswerStream:
         """The engine's answer to one prompt, as it comes.
 
@@ -113,6 +114,7 @@ class Service:
                 params,
                 layout,
                 request_id=f"{call.id}.{next(self._numbers)}",
+                parse_special=parse_special,
                 priority=call.priority,
                 cache_salt=call.salt,
             )
@@ -125,13 +127,18 @@ class Service:
         prompts: Sequence[Any],
         params: SamplingParams,
         names: Mapping[str, str] | None = None,
+        parse_special: bool = False,
     ) -> list[AnswerStream]:
         """A stream for each prompt, or none at all. Raises `ApiError`."""
         streams: list[AnswerStream] = []
         try:
             for place, prompt in enumerate(prompts):
                 param = f"prompt[{place}]" if len(prompts) > 1 else "prompt"
-                streams.append(await self.open(call, prompt, params, param=param, names=names))
+                streams.append(
+                    await self.open(
+                        call, prompt, params, param=param, names=names, parse_special=parse_special
+                    )
+                )
         except BaseException:
             for stream in streams:
                 await stream.aclose()

@@ -84,6 +84,25 @@ def test_chat_streamed_and_not_and_by_many_at_once(client: openai.OpenAI, smollm
     assert asyncio.run(many()) == [expected] * 12
 
 
+def test_a_prompt_that_was_read_is_found_in_the_cache_of_its_salt(client: openai.OpenAI) -> None:
+    text = "There once was a river that " * 12
+
+    def cached(salt: str) -> int:
+        answer = client.completions.create(
+            prompt=text, extra_body={"cache_salt": salt}, **greedy(max_tokens=1)
+        )
+        assert answer.usage is not None and answer.usage.prompt_tokens_details is not None
+        timings: Any = answer.to_dict()["timings"]
+        found = answer.usage.prompt_tokens_details.cached_tokens or 0
+        assert timings["cache_n"] == found
+        assert timings["prompt_n"] == answer.usage.prompt_tokens - found
+        return found
+
+    assert cached("a") == 0
+    assert cached("a") >= 48
+    assert cached("b") == 0
+
+
 def test_n_seeds_and_log_probabilities(client: openai.OpenAI) -> None:
     def ask(seed: int | None) -> Any:
         return client.chat.completions.create(
@@ -123,14 +142,18 @@ def test_penalties_bias_filters_and_stops(client: openai.OpenAI) -> None:
         **greedy(max_tokens=4),  # type: ignore[index]
     )
     assert forced.choices[0].text == logprobs.tokens[0] * 4
-    repeated = client.completions.create(prompt="a b a b a b", **greedy(max_tokens=12))
-    for change in (
-        {"presence_penalty": 2.0},
-        {"frequency_penalty": 2.0},
-        {"extra_body": {"repetition_penalty": 1.5}},
-    ):
-        changed = client.completions.create(prompt="a b a b a b", **greedy(max_tokens=12, **change))
-        assert changed.choices[0].text != repeated.choices[0].text, change
+
+    def tokens(**change: Any) -> list[int]:
+        extra = {"return_token_ids": True, "ignore_eos": True, **change}
+        answer = client.completions.create(
+            prompt="la la la la la la la la", extra_body=extra, **greedy(max_tokens=12)
+        )
+        found: Any = answer.choices[0].to_dict()["token_ids"]
+        return list(found)
+
+    assert len(set(tokens())) < 12
+    for change in ("presence_penalty", "frequency_penalty", "repetition_penalty"):
+        assert len(set(tokens(**{change: 50.0}))) == 12, change
     alone = client.completions.create(
         prompt="Rivers:", model="tiny", max_tokens=24, temperature=1.0, extra_body={"top_k": 1}
     )

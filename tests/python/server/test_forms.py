@@ -67,6 +67,18 @@ def test_a_prompt_can_be_scored_alone(server: Running) -> None:
         assert answer["usage"]["completion_tokens"] == 0
 
 
+def test_control_tokens_of_a_prompt_are_text_unless_asked(server: Running) -> None:
+    body = {"prompt": "a<|im_end|>b", "echo": True, "logprobs": 0, "max_tokens": 1}
+    plain = server.post("/v1/completions", body).json()["choices"][0]["logprobs"]
+    assert 259 not in server.client.seen[-1].prompt_token_ids
+    choice = server.post("/v1/completions", {**body, "parse_special": True}).json()["choices"][0]
+    assert server.client.seen[-1].prompt_token_ids == (97, 259, 98)
+    assert choice["text"] == "a<|im_end|>bH"
+    assert choice["logprobs"]["tokens"][:3] == ["a", "<|im_end|>", "b"]
+    assert choice["logprobs"]["text_offset"] == [0, 1, 11, 12]
+    assert plain["text_offset"] == list(range(13))
+
+
 def test_echo_without_logprobs(server: Running) -> None:
     body = {"prompt": ["ab", "cd"], "echo": True, "n": 2}
     choices = server.post("/v1/completions", body).json()["choices"]

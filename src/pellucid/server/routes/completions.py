@@ -59,13 +59,22 @@ class _Answering:
         service, call = self._service, self._call
         self._echoes = [None] * len(self._prompts)
         self._streams = await service.open_all(
-            call, self._prompts, self._params, form_names(self._asked)
+            call,
+            self._prompts,
+            self._params,
+            form_names(self._asked),
+            bool(self._asked.parse_special),
         )
         try:
             if self._asked.echo:
                 self._echoes = [
                     await echo_of(
-                        service.client, prompt, stream.prompt_token_ids, self._params, call
+                        service.client,
+                        prompt,
+                        stream.prompt_token_ids,
+                        self._params,
+                        call.salt,
+                        parse_special=bool(self._asked.parse_special),
                     )
                     for prompt, stream in zip(self._prompts, self._streams, strict=True)
                 ]

@@ -18,6 +18,8 @@ class CompletionRequest(OpenAiGenerating):
     prompt: str | list[str] | list[TokenId] | list[list[TokenId]]
     max_tokens: Annotated[int, Field(ge=0, le=MAX_COUNT)] | None = None
     echo: bool | None = None
+    parse_special: bool | None = None
+    """Control tokens spelled in a text prompt are read as such."""
     logprobs: TopLogprobs | None = None
     best_of: Annotated[int, Field(ge=1)] | None = None
 
