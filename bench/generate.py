@@ -2,9 +2,9 @@
 
     python bench/generate.py [MODEL] [--prompts 500] [--rounds 2] [--json FILE] [--picture FILE]
 
-1. rate: the prompts through `LLM.generate`; then the very plans that were made, through the model's
-   forward pass alone, over and over the same kind of cache. The ratio of the two times is what
-   scheduler, sampler, text and all of Python leave of the backend's rate.
+1. rate: the prompts through `LLM.generate`, and after each step its plan once more through the
+   model's forward pass alone, on a second cache. The ratio of the two times is what scheduler,
+   sampler, text and all of Python leave of the backend's rate.
 2. policies: the same requests, of mixed output lengths, under both policies.
 3. prefix: the time to the first token of a prompt whose first 1,000 tokens were computed before,
    over that of the first.
@@ -77,25 +77,37 @@ def _open(given: argparse.Namespace, **arguments: Any) -> LLM:
 
 
 def _rate(given: argparse.Namespace, round_: int) -> dict[str, float]:
-    llm = _open(given, enable_prefix_caching=False)  # the plans are to be run again
+    """Each step's plan is run a second time, bare and on a cache of its own, right after the step:
+    whatever else the machine does slows both alike."""
+    llm = _open(given, enable_prefix_caching=False)  # its copies of pages are of one cache only
+    engine = llm.engine
+    limits, model = engine.scheduler.limits, engine.model
+    cache = model.ops.new_cache(model.spec, limits.n_pages, limits.page_size)
+    plan, step = engine.scheduler.plan, engine.step
     plans: list[Plan] = []
-    scheduler = llm.engine.scheduler
-    plan = scheduler.plan
-    scheduler.plan = lambda: plans.append(plan()) or plans[-1]  # type: ignore[method-assign]
+    bare: list[float] = []
+
+    def noted() -> Plan:
+        plans.append(plan())
+        return plans[-1]
+
+    def doubled() -> bool:
+        done = step()
+        if done:
+            begin = time.perf_counter()
+            model.forward(plans[-1], cache)
+            bare.append(time.perf_counter() - begin)
+        return done
+
+    engine.scheduler.plan, engine.step = noted, doubled  # type: ignore[method-assign]
     prompts, params = _requests(given, llm.spec.vocab_size)
     begin = time.perf_counter()
     outputs = llm.generate(prompts, params)
-    seconds = time.perf_counter() - begin
-    model, cache = llm.engine.model, llm.engine._cache
-    begin = time.perf_counter()
-    for one in plans:
-        if one.spans:
-            model.forward(one, cache)
-    raw = time.perf_counter() - begin
+    raw = sum(bare)
+    seconds = time.perf_counter() - begin - raw
     tokens = sum(len(output.outputs[0].token_ids) for output in outputs)
-    found = {"seconds": seconds, "raw_seconds": raw, "tokens": tokens, "steps": len(plans)}
     print(f"round {round_ + 1}: {seconds:.1f} s, forward passes alone {raw:.1f} s", file=sys.stderr)
-    return found
+    return {"seconds": seconds, "raw_seconds": raw, "tokens": tokens, "steps": len(bare)}
 
 
 def _say_rate(rounds: list[dict[str, float]]) -> None:

@@ -17,7 +17,7 @@ def naive(make_llm: MakeLLM) -> LLM:
     return make_llm(backend="native", threads=1, kv_cache=False, max_num_seqs=1, page_size=CONTEXT)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(histories((16, 32)), st.integers(1, 2))
 def test_nothing_of_a_history_shows(
     make_llm: MakeLLM, naive: LLM, history: History, threads: int

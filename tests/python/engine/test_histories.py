@@ -18,7 +18,7 @@ def naive(make_llm: MakeLLM) -> LLM:
     return make_llm(kv_cache=False, max_num_seqs=1, page_size=CONTEXT)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(histories((1, 3, 5, 16)))
 def test_nothing_of_a_history_shows(make_llm: MakeLLM, naive: LLM, history: History) -> None:
     check(make_llm, naive, history)
