@@ -44,9 +44,12 @@ class Session:
         if self.case["kind"] == "prefill":
             return self.case["tokens"], self._prefill(0, self.case["tokens"], salt)
         context, steps = self.case["context"], self.case["tokens"]
-        for sequence in range(self.sequences):
-            self._prefill(sequence, context, salt)
         seconds = 0.0
+        if self.case["kind"] == "serve":
+            seconds = self._prefill_all(context, salt)
+        else:
+            for sequence in range(self.sequences):
+                self._prefill(sequence, context, salt)
         for step in range(steps):
             position = context + step
             rows = [(salt % 1000 + position + s, position, s, 1) for s in range(self.sequences)]
@@ -61,6 +64,16 @@ class Session:
             rows = [(tokens[p], p, sequence, p == length - 1) for p in range(start, end)]
             seconds += self._decode(rows)
         return seconds
+
+    def _prefill_all(self, length, salt):
+        """Every sequence's prompt, several in a batch."""
+        rows = [
+            (token, position, sequence, position == length - 1)
+            for sequence in range(self.sequences)
+            for position, token in enumerate(prompt(sequence, length, self.vocab, salt))
+        ]
+        starts = range(0, len(rows), CHUNK)
+        return sum(self._decode(rows[start : start + CHUNK]) for start in starts)
 
     def _decode(self, rows):
         """Seconds of one llama_decode of rows (token, position, sequence, wants logits)."""

@@ -7,7 +7,8 @@ requests:
     {"do": "measure", "case": {...}, "salt": N}  ->  {"tokens": N, "seconds": S}
     {"do": "quit"}
 
-A case is {"kind": "prefill", "tokens"} or {"kind": "decode", "sequences", "context", "tokens"}.
+A case is {"kind": "prefill", "tokens"} or {"kind": "decode", "sequences", "context", "tokens"}; of
+kind "serve" the prompts' time counts too, and they may share batches.
 `salt` makes prompts differ, so that no prefix cache answers in the engine's place. Anything that
 goes wrong is answered by {"error": "..."}.
 """

@@ -38,6 +38,7 @@ _COMMANDS = {
     "pull": "pull:pull",
     "list": "list_models:list_models",
     "bench": "bench:bench",
+    "selftest": "selftest:selftest",
 }
 
 
