@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from pellucid.server.errors import ApiError
 from pellucid.server.honoured import REQUESTS
@@ -148,6 +149,36 @@ def test_a_body_that_is_no_request_is_one_error(server: Running, body: bytes) ->
     response = server.http.post("/v1/completions", content=body)
     assert response.status_code == 400, response.text
     assert response.json()["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/completions", {"prompt": [0.5] * 3000}),
+        ("/v1/completions", {"prompt": [[]] * 3000 + [5]}),
+        ("/v1/completions", {"prompt": "x", "stop": [""] * 3000}),
+        ("/v1/completions", {"prompt": "x", "stop_token_ids": [-1] * 3000}),
+        ("/v1/completions", {"prompt": "x", "logit_bias": dict.fromkeys(map(str, range(20_000)))}),
+        ("/v1/completions", dict.fromkeys(map(str, range(20_000)), 1)),
+        ("/v1/chat/completions", {"messages": [{"role": "user"}] * 3000}),
+        ("/v1/chat/completions", {**CHAT, "tools": [{}] * 3000}),
+        ("/v1/responses", {"input": [{"type": "x"}] * 3000}),
+        ("/v1/messages", {"messages": [{}] * 3000, "max_tokens": 1}),
+        ("/v1/embeddings", {"input": [None] * 3000}),
+        ("/detokenize", {"tokens": ["x"] * 3000}),
+    ],
+)
+def test_errors_are_not_gathered_by_the_thousand(path: str, body: dict[str, Any]) -> None:
+    """Each would cost microseconds and a kilobyte, and a body has room for a million."""
+    with pytest.raises(ValidationError) as caught:
+        REQUESTS[path].model_validate(body)
+    assert caught.value.error_count() < 20
+
+
+def test_a_list_of_costly_things_is_bounded(server: Running) -> None:
+    messages = CHAT["messages"] * 5000
+    error = server.post("/v1/chat/completions", {"messages": messages}).json()["error"]
+    assert error["param"] == "messages" and "4096" in error["message"]
 
 
 @settings(max_examples=60)

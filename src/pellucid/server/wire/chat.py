@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from pellucid.server.wire.sampling import Count, OpenAiGenerating, TopLogprobs
-from pellucid.server.wire.strict import Wire, only
+from pellucid.server.wire.strict import Some, Wire, only
 
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
@@ -17,7 +17,7 @@ class TextPart(Wire):
     text: str
 
 
-Content = str | list[TextPart]
+Content = str | Some[TextPart]
 
 
 class SystemMessage(Wire):
@@ -48,7 +48,7 @@ class AssistantMessage(Wire):
     role: Literal["assistant"]
     content: Content | None = None
     name: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: Some[ToolCall] | None = None
     refusal: only() = None  # type: ignore[valid-type]
     audio: only() = None  # type: ignore[valid-type]
     annotations: only([]) = None  # type: ignore[valid-type]
@@ -95,11 +95,11 @@ ToolChoice = Literal["none", "auto", "required"] | NamedTool
 class ChatRequest(OpenAiGenerating):
     """A conversation to go on with. `max_completion_tokens` and `max_tokens` mean the same."""
 
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[Some[Message], Field(min_length=1)]
     max_completion_tokens: Count | None = None
     logprobs: bool | None = None
     top_logprobs: TopLogprobs | None = None
-    tools: list[Tool] | None = None
+    tools: Some[Tool] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None

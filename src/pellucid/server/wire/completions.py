@@ -8,14 +8,14 @@ from pydantic import Field
 
 from pellucid.core.params import MAX_COUNT
 from pellucid.server.wire.sampling import OpenAiGenerating, TokenId, TopLogprobs
-from pellucid.server.wire.strict import only
+from pellucid.server.wire.strict import Many, only
 
 
 class CompletionRequest(OpenAiGenerating):
     """`prompt` is a text, token ids, or a list of either: each is answered `n` times. With `echo`,
     `max_tokens` may be 0: the prompt is scored and nothing is added."""
 
-    prompt: str | list[str] | list[TokenId] | list[list[TokenId]]
+    prompt: str | Many[str] | Many[TokenId] | Many[Many[TokenId]]
     max_tokens: Annotated[int, Field(ge=0, le=MAX_COUNT)] | None = None
     echo: bool | None = None
     parse_special: bool | None = None

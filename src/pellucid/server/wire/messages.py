@@ -8,7 +8,7 @@ from pydantic import Field
 
 from pellucid.server.wire.chat import ToolName
 from pellucid.server.wire.sampling import Count, Probability, StopString, UserName
-from pellucid.server.wire.strict import Wire, only
+from pellucid.server.wire.strict import Some, Wire, only
 
 CacheControl = only({"type": "ephemeral"})
 
@@ -32,7 +32,7 @@ class ToolUseBlock(Wire):
 class ToolResultBlock(Wire):
     type: Literal["tool_result"]
     tool_use_id: str
-    content: str | list[TextBlock] | None = None
+    content: str | Some[TextBlock] | None = None
     is_error: bool | None = None
     cache_control: CacheControl = None  # type: ignore[valid-type]
 
@@ -42,7 +42,7 @@ Block = Annotated[TextBlock | ToolUseBlock | ToolResultBlock, Field(discriminato
 
 class AnthropicMessage(Wire):
     role: Literal["user", "assistant"]
-    content: str | list[Block]
+    content: str | Some[Block]
 
 
 class AnthropicTool(Wire):
@@ -66,9 +66,9 @@ class Metadata(Wire):
 
 class CountTokensRequest(Wire):
     model: str | None = None
-    messages: Annotated[list[AnthropicMessage], Field(min_length=1)]
-    system: str | list[TextBlock] | None = None
-    tools: list[AnthropicTool] | None = None
+    messages: Annotated[Some[AnthropicMessage], Field(min_length=1)]
+    system: str | Some[TextBlock] | None = None
+    tools: Some[AnthropicTool] | None = None
     tool_choice: AnthropicToolChoice | None = None
     thinking: only({"type": "disabled"}) = None  # type: ignore[valid-type]
     cache_control: CacheControl = None  # type: ignore[valid-type]
@@ -80,7 +80,7 @@ class MessagesRequest(CountTokensRequest):
 
     max_tokens: Count
     stream: bool | None = None
-    stop_sequences: list[StopString] | None = None
+    stop_sequences: Some[StopString] | None = None
     temperature: Annotated[float, Field(ge=0.0, le=100.0)] | None = None
     top_p: Probability | None = None
     top_k: Annotated[int, Field(ge=-1)] | None = None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from pellucid.server.wire.chat import ToolName
 from pellucid.server.wire.sampling import Asking, Choosing, Count, TopLogprobs
-from pellucid.server.wire.strict import Wire, only
+from pellucid.server.wire.strict import Some, Wire, few, only
 
 
 class InputText(Wire):
@@ -22,7 +22,7 @@ class InputText(Wire):
 class InputMessage(Wire):
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[InputText]
+    content: str | Some[InputText]
     id: str | None = None
     status: Literal["in_progress", "completed", "incomplete"] | None = None
     phase: only("final_answer") = None  # type: ignore[valid-type]
@@ -40,7 +40,7 @@ class FunctionCall(Wire):
 class FunctionCallOutput(Wire):
     type: Literal["function_call_output"]
     call_id: str
-    output: str | list[InputText]
+    output: str | Some[InputText]
     id: str | None = None
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
@@ -89,23 +89,24 @@ class ResponsesStreamOptions(Wire):
 
 
 class ResponsesRequest(Choosing, Asking):
-    input: str | list[InputItem]
+    input: str | Some[InputItem]
     instructions: str | None = None
     max_output_tokens: Count | None = None
     stream: bool | None = None
     stream_options: ResponsesStreamOptions | None = None
     text: TextOptions | None = None
-    tools: list[FunctionTool] | None = None
+    tools: Some[FunctionTool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedFunctionTool | None = None
     parallel_tool_calls: bool | None = None
     top_logprobs: TopLogprobs | None = None
-    include: list[Literal["message.output_text.logprobs"]] | None = None
+    include: Some[Literal["message.output_text.logprobs"]] | None = None
     metadata: (
         Annotated[
             dict[
                 Annotated[str, StringConstraints(max_length=64)],
                 Annotated[str, StringConstraints(max_length=512)],
             ],
+            BeforeValidator(few),
             Field(max_length=16),
         ]
         | None

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from pellucid.core.params import MAX_ANSWERS, MAX_BIAS, MAX_COUNT, MAX_LOGPROBS
-from pellucid.server.wire.strict import Wire, only
+from pellucid.server.wire.strict import Many, Some, Wire, few, only
 
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 TokenId = Annotated[int, Field(ge=0, le=MAX_COUNT)]
@@ -62,7 +62,7 @@ class Structured(Wire):
     json_: Annotated[dict[str, Any] | str | bool | None, Field(alias="json")] = None
     json_object: Literal[True] | None = None
     regex: str | None = None
-    choice: list[str] | None = None
+    choice: Many[str] | None = None
     grammar: str | None = None
 
 
@@ -76,11 +76,11 @@ class Choosing(Wire):
     repetition_penalty: Annotated[float, Field(gt=0.0, le=100.0)] | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
-    logit_bias: dict[str, Bias] | None = None
+    logit_bias: Annotated[dict[str, Bias], BeforeValidator(few)] | None = None
     seed: Seed | None = None
     ignore_eos: bool | None = None
     min_tokens: Annotated[int, Field(ge=0, le=MAX_COUNT)] | None = None
-    stop_token_ids: list[TokenId] | None = None
+    stop_token_ids: Some[TokenId] | None = None
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
     structured_outputs: Structured | None = None
@@ -113,7 +113,7 @@ class OpenAiGenerating(Choosing, Asking):
     """What completions and chat completions share."""
 
     n: Annotated[int, Field(ge=1, le=MAX_ANSWERS)] | None = None
-    stop: StopString | list[StopString] | None = None
+    stop: StopString | Some[StopString] | None = None
     max_tokens: Count | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None

@@ -8,7 +8,7 @@ from pydantic import AliasChoices, Field
 
 from pellucid.server.wire.chat import Message, Tool
 from pellucid.server.wire.sampling import TokenId, UserName
-from pellucid.server.wire.strict import Wire
+from pellucid.server.wire.strict import Many, Some, Wire
 
 
 class TokenizeRequest(Wire):
@@ -16,8 +16,8 @@ class TokenizeRequest(Wire):
 
     model: str | None = None
     prompt: Annotated[str | None, Field(validation_alias=AliasChoices("prompt", "content"))] = None
-    messages: Annotated[list[Message], Field(min_length=1)] | None = None
-    tools: list[Tool] | None = None
+    messages: Annotated[Some[Message], Field(min_length=1)] | None = None
+    tools: Some[Tool] | None = None
     add_special_tokens: Annotated[
         bool | None, Field(validation_alias=AliasChoices("add_special_tokens", "add_special"))
     ] = None
@@ -33,7 +33,7 @@ class TokenizeRequest(Wire):
 
 class DetokenizeRequest(Wire):
     model: str | None = None
-    tokens: list[TokenId]
+    tokens: Many[TokenId]
     skip_special_tokens: bool | None = None
     lenient: bool | None = None
 
@@ -42,7 +42,7 @@ class EmbeddingRequest(Wire):
     """`input` is a text, token ids, or a list of either."""
 
     model: str | None = None
-    input: str | list[str] | list[TokenId] | list[list[TokenId]]
+    input: str | Many[str] | Many[TokenId] | Many[Many[TokenId]]
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Annotated[int, Field(ge=1)] | None = None
     user: UserName | None = None
