@@ -41,7 +41,7 @@ async def detokenize(request: Request) -> JSONResponse:
     service.model_named(asking.asked.model)
     skip = bool(asking.asked.skip_special_tokens)
     try:
-        text = service.tokenizer.decode(asking.asked.tokens, skip)
+        text = await asyncio.to_thread(service.tokenizer.decode, asking.asked.tokens, skip)
     except PellucidError as error:
         raise bad_request(str(error), "tokens") from error
     body = {"prompt": text, "content": text, **asking.extras}
