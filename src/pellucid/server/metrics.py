@@ -50,6 +50,7 @@ class Metrics:
         self._usage = self._gauge(
             "kv_cache_usage_perc", "Share of the KV cache's pages that requests own, 0 to 1."
         )
+        self._tasks = self._gauge("event_loop_tasks", "Tasks of the server's event loop.")
         self._up = self._gauge("engine_up", "1 if there is an engine that answers.")
         self._pages = self._gauge("kv_cache_pages", "Pages of the KV cache.", "state")
         self._engine_counts = _Rising(
@@ -112,6 +113,10 @@ class Metrics:
         """The metrics as text in a form that `accept` names, and its content type."""
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
+
+    def tasks(self, count: int) -> None:
+        """Of the event loop, now: a number that only grows is a leak."""
+        self._tasks.set(count)
 
     def engine(self, stats: EngineStats | None, restarts: int) -> None:
         """The engine's own numbers; None if it does not answer."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,9 @@ async def operate(path: Path, own_name: str, chosen: Chosen) -> None:
     """Serve the model at `path` until a signal. Raises what keeps it from starting."""
     settings = settings_of(chosen, own_name)
     arguments = engine_arguments(chosen)
+    # They tokenise: each keeps memory of its own, so that more than can run are of no use.
+    threads = ThreadPoolExecutor(max(2, (os.cpu_count() or 2) // 2), "pellucid-text")
+    asyncio.get_running_loop().set_default_executor(threads)
     endpoint = chosen["otlp_traces_endpoint"]
     traces = None if endpoint is None else traces_to(endpoint, settings.model_name)
     bound = listen(chosen["host"], chosen["port"])  # a port that is taken is said at once

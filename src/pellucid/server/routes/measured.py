@@ -25,5 +25,6 @@ async def metrics_page(request: Request) -> Response:
     with contextlib.suppress(PellucidError, TimeoutError):
         stats = await asyncio.wait_for(guard.stats(), _PATIENCE_S)
     metrics.engine(stats, guard.restarts)
+    metrics.tasks(len(asyncio.all_tasks()))
     content, content_type = metrics.page(request.headers.get("accept", ""))
     return Response(content, headers={"Content-Type": content_type})

@@ -1,0 +1,53 @@
+"""What `deploy/` holds names only what exists, and systemd reads its unit."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pellucid.server.options import OPTIONS
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+VARIABLES = {option.variable for option in OPTIONS} | {"PELLUCID_HOME"}
+INSTRUCTIONS = {
+    "FROM", "RUN", "COPY", "USER", "WORKDIR", "VOLUME", "ENV", "EXPOSE", "STOPSIGNAL",
+    "HEALTHCHECK", "ENTRYPOINT",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["pellucid.service", "Containerfile"])
+def test_variables_are_settings(name: str) -> None:
+    text = (DEPLOY / name).read_text()
+    assert set(re.findall(r"PELLUCID_[A-Z_]+", text)) <= VARIABLES
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_reads_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "pellucid.service"
+    text = (DEPLOY / "pellucid.service").read_text()
+    unit.write_text(text.replace("/opt/pellucid/bin/pellucid", "/bin/true"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=120
+    )
+    about_it = [line for line in done.stderr.splitlines() if "pellucid.service" in line]
+    assert not about_it
+
+
+def test_the_unit_gives_the_server_time_to_end() -> None:
+    text = (DEPLOY / "pellucid.service").read_text()
+    [seconds] = re.findall(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
+    [grace] = [option.default for option in OPTIONS if option.name == "shutdown_timeout"]
+    assert int(seconds) > grace + 10
+
+
+def test_the_container_is_made_of_known_steps() -> None:
+    text = re.sub(r"\\\n", " ", (DEPLOY / "Containerfile").read_text())
+    steps = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert {step.split()[0] for step in steps} <= INSTRUCTIONS
+    assert [step for step in steps if step.startswith("ENTRYPOINT")] == [
+        'ENTRYPOINT ["pellucid", "serve"]'
+    ]
