@@ -37,6 +37,7 @@ _COMMANDS = {
     "inspect": "inspect_model:inspect_model",
     "pull": "pull:pull",
     "list": "list_models:list_models",
+    "quantize": "quantize:quantize",
     "bench": "bench:bench",
     "selftest": "selftest:selftest",
 }

@@ -21,7 +21,17 @@ from pellucid.hub.catalogue import Pinned
 from tests.python.cli.conftest import Ended
 
 Command = Callable[..., Ended]
-COMMANDS = ("run", "chat", "tokenize", "train-tokenizer", "inspect", "pull", "list", "bench")
+COMMANDS = (
+    "run",
+    "chat",
+    "tokenize",
+    "train-tokenizer",
+    "inspect",
+    "pull",
+    "list",
+    "quantize",
+    "bench",
+)
 
 
 def test_says_its_version(command: Command) -> None:
@@ -83,7 +93,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
 def test_a_command_that_is_not_there_is_told_those_that_are(command: Command) -> None:
     assert command("rnu").err == (
         "error: no command 'rnu': there are run, chat, serve, tokenize, train-tokenizer, inspect, "
-        "pull, list, bench (see `pellucid --help`)\n"
+        "pull, list, quantize, bench (see `pellucid --help`)\n"
     )
 
 

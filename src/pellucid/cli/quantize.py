@@ -1,0 +1,193 @@
+"""`pellucid quantize`: a smaller model file, and what it cost."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pellucid.cli.arguments import find_model, json_option, offline_option
+from pellucid.cli.output import in_bytes, note, table, write, write_json
+from pellucid.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from pellucid.convert.source import Source
+    from pellucid.convert.write import Choice, Report, Written
+
+_SHOWN = 3  # names in a note
+
+
+@click.command()
+@click.argument("model", metavar="IN")
+@click.argument("output", metavar="OUT", type=click.Path(path_type=Path))
+@click.option(
+    "--type",
+    "-t",
+    "type_name",
+    required=True,
+    metavar="TYPE",
+    help="q8_0 q6_k q5_k_m q5_k_s q5_1 q5_0 q4_k_m q4_k_s q4_1 q4_0, or f32 f16 bf16.",
+)
+@click.option("--pure", is_flag=True, help="The same type for every matrix, the head too.")
+@click.option(
+    "--requantize", is_flag=True, help="Take a model that is quantised already: errors add up."
+)
+@click.option(
+    "--threads", type=click.IntRange(1, 1024), metavar="N", help="[the cores of this process]"
+)
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
+@offline_option
+@json_option
+def quantize(
+    model: str,
+    output: Path,
+    type_name: str,
+    pure: bool,
+    requantize: bool,
+    threads: int | None,
+    force: bool,
+    offline: bool,
+    json: bool,
+) -> None:
+    """Write a model as a smaller GGUF file.
+
+    IN is a GGUF file in f32, f16 or bf16, or the name of one. Each block's scale is searched for
+    the least squared error. OUT appears whole or not at all.
+    """
+    from pellucid.convert.source import gguf_source
+    from pellucid.convert.write import choose, write_quantized
+    from pellucid.formats import open_checkpoint
+    from pellucid.quant.mixes import mix_named
+
+    mix = mix_named(type_name)
+    path = find_model(model, offline)
+    _check_output(path, output, force)
+    with open_checkpoint(path) as checkpoint:
+        source = gguf_source(checkpoint)
+        choices = choose(source, mix, pure=pure, requantize=requantize)
+        _say_what_does_not_fit(choices)
+        if requantize:
+            _say_what_is_quantised(source)
+        with _bar(output.name) as progress:
+            report = write_quantized(
+                source, choices, mix, output, threads=threads or _cores(), progress=progress
+            )
+        before = checkpoint.file_bytes
+    facts = _facts(output, mix.name, before, report)
+    if json:
+        write_json(facts)
+    else:
+        write(_drawn(facts))
+
+
+def _check_output(source: Path, output: Path, force: bool) -> None:
+    if not output.exists():
+        return
+    if output.samefile(source):
+        raise BadInput(f"{output}: is the model itself; write to another file")
+    if not force and not output.is_dir():
+        raise BadInput(f"{output}: exists; name another file, or replace it with --force")
+
+
+def _say_what_does_not_fit(choices: list[Choice]) -> None:
+    odd = [choice for choice in choices if choice.type is not choice.wanted]
+    if odd:
+        pairs = sorted({(c.wanted.name, c.type.name) for c in odd})
+        instead = ", ".join(f"{type} for {wanted}" for wanted, type in pairs)
+        note(
+            f"{_listed([c.source.name for c in odd])}: rows do not divide into blocks of their "
+            f"type: {instead}"
+        )
+
+
+def _say_what_is_quantised(source: Source) -> None:
+    from pellucid.quant.quantize import QUANTIZED_TYPES
+
+    names = [tensor.name for tensor in source.tensors if tensor.type in QUANTIZED_TYPES]
+    if names:
+        note(f"warning: {_listed(names)}: quantised already; what that lost stays lost")
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def _bar(name: str) -> Iterator[Callable[[int, int], None]]:
+    """Weights done of all, on standard error."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), refresh_per_second=4) as shown:
+        task = shown.add_task(name, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+def _facts(output: Path, type_name: str, before: int, report: Report) -> dict[str, Any]:
+    weights = sum(math.prod(tensor.shape) for tensor in report.tensors)
+    return {
+        "path": str(output),
+        "type": type_name,
+        "bytes_before": before,
+        "bytes": report.nbytes,
+        "bits_per_weight": 8 * report.nbytes / weights,
+        "types": _by_type(report.tensors),
+        "tensors": [
+            {"name": t.name, "type": t.type.name, "shape": list(t.shape), "error": t.error}
+            for t in report.tensors
+        ],
+    }
+
+
+def _by_type(tensors: list[Written]) -> list[dict[str, Any]]:
+    """For each type: tensors, weights, and their error together, relative to the weights' root
+    mean square."""
+    rows = []
+    for type in sorted({t.type for t in tensors}):
+        of_type = [t for t in tensors if t.type is type]
+        lost, there = sum(t.squared_error for t in of_type), sum(t.squared_values for t in of_type)
+        rows.append(
+            {
+                "type": type.name,
+                "tensors": len(of_type),
+                "weights": sum(math.prod(t.shape) for t in of_type),
+                "error": math.sqrt(lost / there) if there else 0.0,
+            }
+        )
+    return rows
+
+
+def _drawn(facts: dict[str, Any]) -> str:
+    rows = [("TYPE", "TENSORS", "WEIGHTS", "ERROR")]
+    for row in facts["types"]:
+        error = f"{row['error']:.3%}" if row["error"] else "-"
+        rows.append((row["type"], f"{row['tensors']}", f"{row['weights']:,}", error))
+    sizes = f"{in_bytes(facts['bytes_before'])} -> {in_bytes(facts['bytes'])}"
+    last = f"{facts['path']}: {sizes}, {facts['bits_per_weight']:.2f} bits per weight"
+    return table(rows, right=(1, 2, 3)) + f"\n{last}\n"

@@ -1,0 +1,171 @@
+"""pellucid quantize, on a small file made here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pellucid.formats import open_checkpoint
+from pellucid.formats.gguf_write import Entry, Value, write_gguf
+from pellucid.quant.quantize import quantize
+from pellucid.quant.types import TensorType
+from tests.python.cli.conftest import Ended
+
+Command = Callable[..., Ended]
+F32, F16, BF16 = TensorType.F32, TensorType.F16, TensorType.BF16
+SHAPES = {
+    "token_embd.weight": (40, 256),
+    "output_norm.weight": (256,),
+    "blk.0.attn_norm.weight": (256,),
+    "blk.0.attn_q.weight": (256, 256),
+    "blk.0.attn_v.weight": (64, 256),
+    "blk.0.ffn_gate_inp.weight": (4, 256),
+    "blk.0.ffn_down.weight": (256, 96),
+}
+KEYS = {
+    "general.architecture": Value("string", "llama"),
+    "general.file_type": Value("uint32", 1),
+    "llama.block_count": Value("uint32", 1),
+    "tokenizer.ggml.tokens": Value("array of string", [f"t{i}" for i in range(40)]),
+    "tokenizer.ggml.scores": Value("array of float32", np.arange(40, dtype=np.float32)),
+    "split.count": Value("uint16", 1),
+}
+
+
+def values(name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    rng = np.random.default_rng(len(name))
+    return rng.standard_normal(SHAPES[name]).astype(np.float32)
+
+
+def write(path: Path, type: TensorType = F16, spoilt: float | None = None) -> Path:
+    def data(entry: Entry) -> list[bytes]:
+        array = values(entry.name)
+        if spoilt is not None and entry.name == "blk.0.attn_q.weight":
+            array[5, 5] = spoilt
+        if entry.type is F32:
+            return [array.tobytes()]
+        if entry.type is F16:
+            return [array.astype(np.float16).tobytes()]
+        return [quantize(array, entry.type).tobytes()]
+
+    entries = [
+        Entry(name, shape, type if len(shape) > 1 and "inp" not in name else F32)
+        for name, shape in SHAPES.items()
+    ]
+    write_gguf(path, KEYS, entries, data)
+    return path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write(tmp_path / "in.gguf")
+
+
+@pytest.mark.parametrize("source", [F32, F16, BF16], ids=lambda t: t.name)
+def test_a_mix(command: Command, tmp_path: Path, source: TensorType) -> None:
+    model, out = write(tmp_path / "in.gguf", source), tmp_path / "out.gguf"
+    ended = command("quantize", str(model), str(out), "--type", "q4_k_m", "--json")
+    assert ended.code == 0, ended.err
+    facts = json.loads(ended.out)
+    types = {tensor["name"]: tensor["type"] for tensor in facts["tensors"]}
+    assert types == {
+        "token_embd.weight": "Q6_K",  # the head too
+        "output_norm.weight": "F32",
+        "blk.0.attn_norm.weight": "F32",
+        "blk.0.attn_q.weight": "Q4_K",
+        "blk.0.attn_v.weight": "Q6_K",
+        "blk.0.ffn_gate_inp.weight": "F32",
+        "blk.0.ffn_down.weight": "Q8_0",  # for Q6_K: rows of 96
+    }
+    assert "blk.0.ffn_down.weight: rows do not divide" in ended.err
+    assert facts["bytes"] == out.stat().st_size and facts["bytes_before"] == model.stat().st_size
+    errors = {tensor["name"]: tensor["error"] for tensor in facts["tensors"]}
+    assert 0.05 < errors["blk.0.attn_q.weight"] < 0.08
+    assert errors["output_norm.weight"] == 0
+    with open_checkpoint(out) as written:
+        assert {name: info.type.name for name, info in written.tensors.items()} == types
+        for name in SHAPES:
+            lost = values(name) - written.read(name)
+            relative = np.sqrt(np.mean(lost**2) / np.mean(values(name) ** 2))
+            assert relative == pytest.approx(errors[name], abs=0.003)
+        metadata = written.metadata
+        assert metadata["general.file_type"] == 15
+        assert metadata["general.quantization_version"] == 2
+        assert metadata["tokenizer.ggml.tokens"] == KEYS["tokenizer.ggml.tokens"].value
+        assert metadata.type_of("tokenizer.ggml.scores") == "array of float32"
+        assert "split.count" not in metadata
+
+
+def test_the_threads_change_no_byte(command: Command, model: Path, tmp_path: Path) -> None:
+    outs = [tmp_path / name for name in ("a.gguf", "b.gguf")]
+    for out, threads in zip(outs, "13", strict=True):
+        command("quantize", str(model), str(out), "-t", "q4_0", "--threads", threads)
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+
+
+def test_a_table_for_people(command: Command, model: Path, tmp_path: Path) -> None:
+    ended = command("quantize", str(model), str(tmp_path / "out.gguf"), "-t", "q8_0")
+    header, *rows, last = ended.out.splitlines()
+    assert header.split() == ["TYPE", "TENSORS", "WEIGHTS", "ERROR"]
+    assert [row.split()[0] for row in rows] == ["F32", "Q8_0"]
+    assert "out.gguf: " in last and last.endswith(" bits per weight")
+
+
+def refused(ended: Ended, *words: str) -> None:
+    assert ended.code == 2 and ended.out == ""
+    assert "Traceback" not in ended.err
+    assert all(word in ended.err.splitlines()[-1] for word in words), ended.err
+
+
+def test_quantised_input_is_taken_only_when_asked_for(command: Command, tmp_path: Path) -> None:
+    model, out = write(tmp_path / "in.gguf", TensorType.Q8_0), tmp_path / "out.gguf"
+    refused(
+        command("quantize", str(model), str(out), "-t", "q4_0"), "quantised already", "--requantize"
+    )
+    assert not out.exists()
+    ended = command("quantize", str(model), str(out), "-t", "q4_0", "--requantize")
+    assert ended.code == 0 and "warning: " in ended.err
+    # What has its type already is copied as it is.
+    again = tmp_path / "again.gguf"
+    ended = command("quantize", str(model), str(again), "-t", "q8_0")
+    assert ended.code == 0
+    with open_checkpoint(model) as before, open_checkpoint(again) as after:
+        for name in SHAPES:
+            np.testing.assert_array_equal(before.raw(name), after.raw(name))
+
+
+def test_pure(command: Command, model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.gguf"
+    refused(
+        command("quantize", str(model), str(out), "-t", "q4_k", "--pure"),
+        "blk.0.ffn_down.weight",
+        "rows of 96 do not divide into Q4_K blocks of 256",
+    )
+    assert command("quantize", str(model), str(out), "-t", "q4_1", "--pure").code == 0
+    with open_checkpoint(out) as written:
+        assert written.tensors["token_embd.weight"].type is TensorType.Q4_1
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_weight_that_is_no_number(command: Command, tmp_path: Path, bad: float) -> None:
+    model, out = write(tmp_path / "in.gguf", spoilt=bad), tmp_path / "out.gguf"
+    out.write_text("old")
+    ended = command("quantize", str(model), str(out), "-t", "q4_0", "--force")
+    refused(ended, "blk.0.attn_q.weight", "infinite or not a number")
+    assert out.read_text() == "old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.gguf", "out.gguf"]
+
+
+def test_outputs_that_are_refused(command: Command, model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.gguf"
+    out.write_text("old")
+    refused(command("quantize", str(model), str(out), "-t", "q4_0"), "exists", "--force")
+    refused(command("quantize", str(model), str(model), "-t", "q4_0", "--force"), "itself")
+    refused(command("quantize", str(model), str(tmp_path), "-t", "q4_0"), "is a folder")
+    refused(command("quantize", str(model), str(out), "-t", "q3_k"), "'q3_k'", "q4_k_m")
+    assert out.read_text() == "old"
+    assert command("quantize", str(model), str(out), "-t", "q4_0", "--force").code == 0
