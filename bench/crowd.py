@@ -64,8 +64,9 @@ async def one_in_ten_leaves(server: Server, bodies: list[bytes]) -> list[Answer]
 
 
 async def engine_is_killed(server: Server, bodies: list[bytes]) -> list[Answer]:
+    begin = (await metrics(server.port))["generation_tokens_total"]
     asked = [asyncio.create_task(_ask(server, body)) for body in bodies]
-    while (await metrics(server.port))["generation_tokens_total"] < len(bodies):
+    while (await metrics(server.port))["generation_tokens_total"] < begin + len(bodies):
         await asyncio.sleep(0.1)
     os.kill(server.engine(), signal.SIGKILL)
     answers = await asyncio.gather(*asked)

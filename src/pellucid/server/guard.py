@@ -275,8 +275,12 @@ class Watched:
         except StopAsyncIteration:
             self._leave()
             raise
-        except BaseException as error:
-            self._leave(error)
+        except PellucidError as error:
+            told = self._end or error  # an engine that does not answer ends it in its own way
+            self._leave(told)
+            raise told from error
+        except BaseException:
+            self._leave()
             raise
         if self._end is not None:
             await self._stream.aclose()
@@ -302,16 +306,15 @@ class Watched:
             self._end = error
             self._aborting = asyncio.ensure_future(self._guard.abort(self.request_id))
 
-    def _leave(self, error: BaseException | None = None) -> None:
+    def _leave(self, error: PellucidError | None = None) -> None:
         if self._ended:
             return
         self._ended = True
         if self.timer is not None:
             self.timer.cancel()
         self._guard.leave(self)
-        told = error if isinstance(error, PellucidError) else None
         for watcher in self._watchers:
-            watcher.ended(self, told)
+            watcher.ended(self, error)
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # at interpreter exit parts may be gone already

@@ -21,7 +21,7 @@ from pellucid.server.guard import Guard
 
 logger = logging.getLogger("pellucid.server")
 
-_LAST_WORDS_S: Final = 5
+_LAST_WORDS_S: Final = 10
 
 
 class _Server(uvicorn.Server):

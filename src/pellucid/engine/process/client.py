@@ -39,11 +39,14 @@ class ProcessClient:
     `PellucidError` while there is no child, after a bounded wait.
     """
 
-    def __init__(self, supervisor: Supervisor, front: Frontend, model: ModelInfo) -> None:
+    def __init__(
+        self, supervisor: Supervisor, front: Frontend, model: ModelInfo, abort_s: float
+    ) -> None:
         self.model = model
         self.tokenizer: Tokenizer = front.tokenizer
         self._supervisor = supervisor
         self._front = front
+        self._abort_s = abort_s
         self._channels: dict[str, tuple[Connection, int]] = {}
 
     @classmethod
@@ -63,7 +66,8 @@ class ProcessClient:
         """
         seed = arguments.pop("seed", None)
         opening = Opening(str(path), arguments, log)
-        supervisor = Supervisor(opening, note, patience or Patience())
+        patience = patience or Patience()
+        supervisor = Supervisor(opening, note, patience)
         text = asyncio.create_task(asyncio.to_thread(_open_text, path))
         try:
             model = await supervisor.start()
@@ -72,7 +76,7 @@ class ProcessClient:
             text.cancel()
             await supervisor.close()
             raise
-        return cls(supervisor, front, model)
+        return cls(supervisor, front, model, patience.abort_s)
 
     @property
     def restarts(self) -> int:
@@ -146,6 +150,8 @@ class ProcessClient:
         if found is not None:
             connection, channel = found
             connection.cut(channel, listening=True)
+            give_up = functools.partial(connection.give_up, channel)
+            asyncio.get_running_loop().call_later(self._abort_s, give_up)
 
     async def stats(self) -> EngineStats:
         return await self._supervisor.present().stats()

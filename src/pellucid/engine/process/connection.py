@@ -97,6 +97,10 @@ class Connection(asyncio.Protocol):
         if known:
             self._send(("cut", channel))
 
+    def give_up(self, channel: int) -> None:
+        """If there was no end yet of a request that was cut, this is it."""
+        self._refuse(channel, Unavailable("the engine process does not answer: ask again"))
+
     async def call(self, method: str, arguments: Mapping[str, Any]) -> Any:
         """What a method of the child's AsyncLLM returns. Raises what it raises."""
         return await self._ask("call", method, arguments)

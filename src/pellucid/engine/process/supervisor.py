@@ -25,12 +25,13 @@ logger = logging.getLogger("pellucid.engine")
 @dataclass(frozen=True, slots=True)
 class Patience:
     """Seconds. start_wait_s: how long a request waits for an engine that is starting. answer_s: in
-    which a child says that it is there. hang_s: in which a step ends, or the child is killed.
-    longest_pause_s: between two starts that failed; steady_s: a child that lived so long is started
-    again without a pause."""
+    which a child says that it is there. abort_s: in which it ends a request. hang_s: in which a
+    step ends, or the child is killed. longest_pause_s: between two starts that failed; steady_s: a
+    child that lived so long is started again without a pause."""
 
     start_wait_s: float = 15.0
     answer_s: float = 10.0
+    abort_s: float = 5.0
     hang_s: float = 300.0
     longest_pause_s: float = 30.0
     steady_s: float = 30.0

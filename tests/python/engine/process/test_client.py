@@ -16,6 +16,7 @@ import pytest
 from pellucid import LLM, AsyncLLM, BadInput, PellucidError, SamplingParams
 from pellucid.core.errors import PromptTooLong
 from pellucid.engine.process.client import ProcessClient
+from pellucid.engine.process.supervisor import Patience
 from tests.python.engine.conftest import DEFAULTS
 
 PARAMS = SamplingParams(temperature=0, max_tokens=9, ignore_eos=True, logprobs=2)
@@ -175,6 +176,23 @@ def test_a_killed_engine_is_told_and_started_again(engine: Engine, llm: LLM) -> 
         assert await client.process_id() != killed
 
     engine.run(scene(engine.client))
+
+
+def test_an_engine_that_hangs_does_not_hang_who_has_left_off(tiny_path: Path) -> None:
+    async def scene() -> None:
+        patience = Patience(abort_s=0.05, answer_s=0.05)
+        client = await ProcessClient.start(tiny_path, patience=patience, **DEFAULTS)
+        os.kill(await client.process_id(), signal.SIGSTOP)
+        stream = await client.stream("hello", LONG, request_id="stuck")
+        await client.abort("stuck")
+        with pytest.raises(PellucidError, match="does not answer"):
+            await anext(stream)
+        with pytest.raises(PellucidError, match=r"not answered for 0\.05 s"):
+            await client.check_health()
+        os.kill(await client.process_id(), signal.SIGKILL)
+        await client.close()
+
+    asyncio.run(scene())
 
 
 def test_an_engine_that_cannot_start_says_why(tmp_path: Path) -> None:
