@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pellucid.core.errors import BadInput, PellucidError
@@ -159,15 +160,16 @@ class Conversation:
 
     def _choices(self) -> list[ChatChoice]:
         return [
-            ChatChoice(index, self._service.tokenizer, self.params, self._parser())
+            ChatChoice(index, self._service.tokenizer, self.params, self._parser(index))
             for index in range(self.params.n)
         ]
 
-    def _parser(self) -> ToolParser | None:
+    def _parser(self, index: int) -> ToolParser | None:
         if self._format is None:
             return None
         one = self._tools.named or not self._tools.parallel
-        return ToolParser(self._format, self._tools.names, only_one=one)
+        new_id = partial(self.call.tool_call_id, index)
+        return ToolParser(self._format, self._tools.names, only_one=one, new_id=new_id)
 
     def _formed(self, params: SamplingParams) -> SamplingParams:
         """`params` with what the tools ask for: a grammar where a call must be made."""

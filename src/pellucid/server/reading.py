@@ -68,7 +68,7 @@ class Read(Generic[Model]):
 
 async def read(request: Request, model: type[Model]) -> Read[Model]:
     """The request's body as a `model`. Raises `ApiError` with status 400, or 413 from below."""
-    data = _object(await request.body())
+    data = json_object(await request.body(), "the body")
     lenient = request.headers.get(LENIENT_HEADER, "").lower() == "true"
     return validate(data, model, lenient=lenient or data.get("lenient") is True)
 
@@ -87,15 +87,16 @@ def validate(data: dict[str, Any], model: type[Model], *, lenient: bool) -> Read
         ignored += _drop(data, dropped)
 
 
-def _object(body: bytes) -> dict[str, Any]:
-    if not body.strip():
-        raise bad_request("the body is empty: send a JSON object", None)
+def json_object(text: bytes, what: str) -> dict[str, Any]:
+    """`text`, which messages call `what`, as an object. Raises `ApiError` 400."""
+    if not text.strip():
+        raise bad_request(f"{what} is empty: send a JSON object", None)
     try:
-        data = from_json(body, allow_inf_nan=False)
+        data = from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        raise bad_request(f"the body is no JSON: {str(error)[:300]}", None) from None
+        raise bad_request(f"{what} is no JSON: {str(error)[:300]}", None) from None
     if not isinstance(data, dict):
-        raise bad_request(f"the body must be a JSON object, not {type(data).__name__}", None)
+        raise bad_request(f"{what} must be a JSON object, not {type(data).__name__}", None)
     return data
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 import logging
+import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.requests import Request
@@ -30,11 +31,24 @@ logger = logging.getLogger("pellucid.server")
 
 
 @dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: the request's id, and a digest of the key that it came with.
+
+    `chance`, of at most 64 bytes, is what decides whatever would else be drawn at random for the
+    request: the seeds that it does not give, and the ids of tool calls. Empty: drawn.
+    """
+
+    id: str
+    tenant: bytes = b""
+    chance: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
-    """One HTTP request, as the engine is to know it.
+    """One request, as the engine is to know it.
 
     `id` is the client's or ours; `salt` keeps its cached prefixes from those of other keys and
-    other salts.
+    other salts; `chance` is its caller's.
     """
 
     id: str
@@ -43,6 +57,21 @@ class Call:
     salt: bytes
     priority: int = 0
     user: str | None = None
+    chance: bytes = b""
+
+    def seeded(self, params: SamplingParams, number: int = 0) -> SamplingParams:
+        """`params` for prompt `number` of the request, with a seed where nothing is drawn."""
+        if not self.chance or params.seed is not None:
+            return params
+        return replace(params, seed=int.from_bytes(self._decided(f"seed {number}")[:8], "little"))
+
+    def tool_call_id(self, choice: int, number: int) -> str:
+        """An id for tool call `number` of a choice."""
+        drawn = self._decided(f"tool call {choice} {number}") if self.chance else None
+        return f"call_{drawn[:12].hex() if drawn else secrets.token_hex(12)}"
+
+    def _decided(self, what: str) -> bytes:
+        return hashlib.blake2b(what.encode(), key=self.chance, digest_size=16).digest()
 
 
 class Service:
@@ -62,16 +91,21 @@ class Service:
         return self.model.default_params
 
     def call(self, request: Request, asked: Any) -> Call:
+        """As `call_of`, for a request that came by HTTP."""
+        tenant: bytes = getattr(request.state, "tenant", b"")
+        return self.call_of(Caller(request.state.request_id, tenant), asked)
+
+    def call_of(self, caller: Caller, asked: Any) -> Call:
         """The request's own facts. Raises `ApiError` 404 for a model that is not served here."""
         salt = getattr(asked, "cache_salt", None) or ""
-        tenant: bytes = getattr(request.state, "tenant", b"")
         call = Call(
-            id=getattr(asked, "request_id", None) or request.state.request_id,
+            id=getattr(asked, "request_id", None) or caller.id,
             model=self.model_named(asked.model),
             created=int(time.time()),
-            salt=_salted(tenant, salt),
+            salt=_salted(caller.tenant, salt),
             priority=getattr(asked, "priority", None) or 0,
             user=_user(asked),
+            chance=caller.chance,
         )
         if call.user is not None:
             logger.info("request %s is for user %r", call.id, call.user)
@@ -111,7 +145,7 @@ class Service:
         try:
             return await self.client.stream(
                 prompt,
-                params,
+                call.seeded(params),
                 layout,
                 request_id=f"{call.id}.{next(self._numbers)}",
                 parse_special=parse_special,
@@ -134,11 +168,15 @@ class Service:
         try:
             for place, prompt in enumerate(prompts):
                 param = f"prompt[{place}]" if len(prompts) > 1 else "prompt"
-                streams.append(
-                    await self.open(
-                        call, prompt, params, param=param, names=names, parse_special=parse_special
-                    )
+                stream = await self.open(
+                    call,
+                    prompt,
+                    call.seeded(params, place),
+                    param=param,
+                    names=names,
+                    parse_special=parse_special,
                 )
+                streams.append(stream)
         except BaseException:
             for stream in streams:
                 await stream.aclose()

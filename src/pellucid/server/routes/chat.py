@@ -33,6 +33,11 @@ async def chat_completions(request: Request) -> Response:
     return event_stream(service, answering.events(), asking.headers)
 
 
+async def answer(service: Service, call: Call, asking: Read[ChatRequest]) -> dict[str, Any]:
+    """The body of a whole response. Raises `ApiError`."""
+    return await _Answering(service, call, asking).whole()
+
+
 class _Answering:
     """One request on its way."""
 

@@ -15,15 +15,22 @@ from pellucid.core.errors import PellucidError
 from pellucid.core.outputs import EmbeddingOutput
 from pellucid.server.errors import bad_request
 from pellucid.server.events import unless_gone
-from pellucid.server.reading import read
+from pellucid.server.reading import Read, read
 from pellucid.server.routes.completions import prompts_of
-from pellucid.server.service import Service
+from pellucid.server.service import Call, Service
 from pellucid.server.wire.tokens import EmbeddingRequest
 
 
 async def embeddings(request: Request) -> JSONResponse:
     service: Service = request.app.state.service
     asking = await read(request, EmbeddingRequest)
+    call = service.call(request, asking.asked)
+    body = await unless_gone(request, answer(service, call, asking))
+    return JSONResponse(body, headers=asking.headers)
+
+
+async def answer(service: Service, call: Call, asking: Read[EmbeddingRequest]) -> dict[str, Any]:
+    """The body of a response. Raises `ApiError`."""
     asked = asking.asked
     size = service.model.embedding_size
     if asked.dimensions not in (None, size):
@@ -32,12 +39,11 @@ async def embeddings(request: Request) -> JSONResponse:
             "leave it out",
             "dimensions",
         )
-    call = service.call(request, asked)
     prompts = prompts_of(asked.input, service.limits, "input")
-    found = await unless_gone(request, _embed(service, prompts))
+    found = await _embed(service, prompts)
     as_text = asked.encoding_format == "base64"
     n_tokens = sum(len(output.prompt_token_ids) for output in found)
-    body = {
+    return {
         "object": "list",
         "data": [
             {"object": "embedding", "index": i, "embedding": _written(output.embedding, as_text)}
@@ -47,7 +53,6 @@ async def embeddings(request: Request) -> JSONResponse:
         "usage": {"prompt_tokens": n_tokens, "total_tokens": n_tokens},
         **asking.extras,
     }
-    return JSONResponse(body, headers=asking.headers)
 
 
 async def _embed(service: Service, prompts: list[Any]) -> list[EmbeddingOutput]:

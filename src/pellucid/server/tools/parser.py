@@ -11,7 +11,7 @@ they are written. What begins like a call and turns out to be none is text after
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,12 +45,20 @@ _BETWEEN_CALLS: Final = _BLANK + ";"
 
 class ToolParser:
     """`push` and `finish` return what the text adds. `names` are the tools there are; `only_one`
-    drops what follows the first call."""
+    drops what follows the first call; `new_id` gives the id of call i."""
 
-    def __init__(self, form: ToolFormat, names: frozenset[str], *, only_one: bool = False) -> None:
+    def __init__(
+        self,
+        form: ToolFormat,
+        names: frozenset[str],
+        *,
+        only_one: bool = False,
+        new_id: Callable[[int], str] = lambda _: f"call_{secrets.token_hex(12)}",
+    ) -> None:
         self._form = form
         self._names = names
         self._only_one = only_one
+        self._new_id = new_id
         self._held = ""  # not told yet, of the text outside or closing
         self._reader: CallReader | None = None
         self._written = ""  # of the call being read, until it is told
@@ -112,7 +120,7 @@ class ToolParser:
             return
         if not self._told and reader.name is not None and (reader.has_arguments or reader.done):
             self._told, self._written = True, ""
-            yield CallBegins(self.n_calls, f"call_{secrets.token_hex(12)}", reader.name)
+            yield CallBegins(self.n_calls, self._new_id(self.n_calls), reader.name)
             self.n_calls += 1
         if self._told:
             arguments = reader.take_arguments()
