@@ -32,6 +32,7 @@ _COMMANDS = {
     "run": "run:run",
     "chat": "chat:chat",
     "serve": "serve:serve",
+    "batch": "batch:batch",
     "tokenize": "tokenize:tokenize",
     "train-tokenizer": "train_tokenizer:train_tokenizer",
     "inspect": "inspect_model:inspect_model",

@@ -5,9 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from pellucid.core.record import StepRecord
-from pellucid.engine.engine import Engine
+
+
+class Stepping(Protocol):
+    """What tells of its steps: an engine, or an `AsyncLLM` in an event loop."""
+
+    def subscribe(self, subscriber: Callable[[StepRecord], object], /) -> Callable[[], None]: ...
 
 
 @contextmanager
@@ -17,8 +23,11 @@ def no_bar() -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def progress_bar(engine: Engine, n_requests: int) -> Iterator[Callable[[], None]]:
-    """How many of `n_requests` have ended, and tokens a second: read of prompts, and written.
+def progress_bar(
+    engine: Stepping, n_requests: int, n_ended: int = 0
+) -> Iterator[Callable[[], None]]:
+    """How many of `n_requests` have ended, `n_ended` of them before, and tokens a second: read of
+    prompts, and written.
 
     The function it gives is called when a request ends.
     """
@@ -41,7 +50,7 @@ def progress_bar(engine: Engine, n_requests: int) -> Iterator[Callable[[], None]
         TextColumn("read {task.fields[read]:.0f} tok/s, wrote {task.fields[written]:.0f} tok/s"),
     )
     with Progress(*columns, console=Console(stderr=True), refresh_per_second=4) as shown:
-        task = shown.add_task("", total=n_requests, read=0.0, written=0.0)
+        task = shown.add_task("", total=n_requests, completed=n_ended, read=0.0, written=0.0)
         begin = time.monotonic()
         read = written = 0
 

@@ -1,0 +1,190 @@
+"""`pellucid batch`: requests from a file, answers to a file."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pellucid.cli.arguments import find_model, json_option, model_option, named_model
+from pellucid.cli.engine_options import EngineOptions, engine_options
+from pellucid.cli.output import note, write_json
+from pellucid.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from pellucid.batch.index import Index
+    from pellucid.batch.output import Output
+    from pellucid.batch.run import Manner, Tally
+
+
+@click.command(
+    epilog='A line of IN: {"custom_id": ..., "method": "POST", "url": '
+    '"/v1/chat/completions", "body": {...}}; also /v1/completions and /v1/embeddings.'
+)
+@click.argument("source", metavar="IN")
+@click.argument("target", metavar="OUT")
+@model_option
+@click.option("--seed", type=int, default=0, show_default=True, help="Of lines that give none.")
+@click.option(
+    "--served-model-name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="What lines call the model; may be repeated, the first is said back. [its name]",
+)
+@click.option("--lenient", is_flag=True, help="Leave out fields that are not honoured.")
+@click.option("--max-num-seqs", type=int, help="Answers that run at once.")
+@click.option("--max-num-batched-tokens", type=int, help="Positions of one step.")
+@engine_options
+@json_option
+def batch(
+    source: str,
+    target: str,
+    model: str | None,
+    seed: int,
+    names: tuple[str, ...],
+    lenient: bool,
+    max_num_seqs: int | None,
+    max_num_batched_tokens: int | None,
+    engine: EngineOptions,
+    json: bool,
+) -> None:
+    """Answer the requests of a file, in OpenAI's batch format.
+
+    OUT gets a line for each line of IN, in the order in which they end. Given again after whatever
+    stopped it, the same command does what is left.
+    """
+    from pellucid.batch.identity import model_digest
+    from pellucid.batch.index import Index
+    from pellucid.batch.output import Output
+    from pellucid.batch.run import Manner
+    from pellucid.engine.sizing import MAX_NUM_SEQS
+    from pellucid.server.settings import RequestLimits
+
+    begin = time.monotonic()
+    limits = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens}
+    _check(limits, Path(source), Path(target))
+    index = Index(Path(source), RequestLimits().body_bytes)
+    name = named_model(None, model)
+    own_names = names or (Path(name).stem if name.endswith(".gguf") else name,)
+    path = find_model(name, engine.offline)
+    manner = Manner(
+        model_digest(path),
+        _settings_digest(engine, seed, own_names, lenient),
+        seed,
+        2 * (max_num_seqs or MAX_NUM_SEQS),
+        lenient,
+    )
+    with Output(Path(target)) as output:
+        index.strike_off(output, manner.model, manner.settings)
+        n_before = index.n_done
+        job = _Job(path, own_names, engine, limits, index, output, manner)
+        tally = job.run()
+    failed = index.n_failed + tally.failed
+    note(f"{target}: {len(index)} lines" + (f", of which {failed} failed" if failed else ""))
+    if json:
+        write_json(
+            {
+                "input": source,
+                "output": target,
+                "model": own_names[0],
+                "model_path": str(path),
+                "lines": len(index),
+                "failed": failed,
+                "found_done": n_before,
+                "written": tally.lines,
+                "prompt_tokens": tally.prompt_tokens,
+                "completion_tokens": tally.completion_tokens,
+                "seconds": round(time.monotonic() - begin, 3),
+            }
+        )
+
+
+@dataclass(slots=True)
+class _Job:
+    """What is left of a batch."""
+
+    path: Path
+    names: tuple[str, ...]
+    engine: EngineOptions
+    limits: dict[str, int | None]
+    index: Index
+    output: Output
+    manner: Manner
+
+    def run(self) -> Tally:
+        """Does it. Raises as `Run.answer`."""
+        from pellucid.batch.run import Tally
+
+        tally = Tally()
+        self._say_what_was_found()
+        if self.index.n_done == len(self.index):
+            return tally
+        try:
+            asyncio.run(self._answer(tally))
+        except KeyboardInterrupt:
+            done = self.index.n_done + tally.lines
+            note(
+                f"stopped: {done} of {len(self.index)} lines are in {self.output.path}; the same "
+                "command does the rest"
+            )
+            raise
+        return tally
+
+    async def _answer(self, tally: Tally) -> None:
+        from pellucid import AsyncLLM
+        from pellucid.batch.run import Run
+        from pellucid.engine.bar import progress_bar
+        from pellucid.engine.client import LocalClient
+        from pellucid.server.offline import Offline
+        from pellucid.server.settings import Settings
+
+        given = {key: value for key, value in self.limits.items() if value is not None}
+        async with AsyncLLM(self.path, **self.engine.arguments(), **given) as llm:
+            offline = Offline(LocalClient(llm), Settings(served_model_names=self.names))
+            with progress_bar(llm, len(self.index), self.index.n_done) as ended:
+                run = Run(offline, self.output, self.manner, ended, tally)
+                await run.answer(self.index.undone())
+
+    def _say_what_was_found(self) -> None:
+        if self.output.n_cut:
+            note(f"{self.output.path}: {self.output.n_cut} bytes of a line that was begun: redone")
+        if self.index.n_done:
+            note(f"{self.output.path}: {self.index.n_done} of {len(self.index)} lines are done")
+
+
+def _check(limits: dict[str, int | None], source: Path, target: Path) -> None:
+    """What can be said before anything is read. Raises `BadInput`."""
+    from pellucid.batch.source import check_file
+    from pellucid.engine.sizing import Asked
+
+    if "-" in (str(source), str(target)):
+        raise BadInput("-: a batch reads IN twice and OUT when it goes on: name two files")
+    Asked(None, limits["max_num_seqs"], limits["max_num_batched_tokens"]).check()
+    check_file(source)
+    if target.exists() and target.samefile(source):
+        raise BadInput(f"{target}: IN and OUT are the same file: give OUT another name")
+    if not target.absolute().parent.is_dir():
+        raise BadInput(f"{target}: there is no such folder: make it first")
+
+
+def _settings_digest(
+    engine: EngineOptions, seed: int, names: tuple[str, ...], lenient: bool
+) -> bytes:
+    """Of what decides answers; threads, limits and the cache do not."""
+    from pellucid import __version__
+    from pellucid.batch.identity import settings_digest
+
+    settings: dict[str, Any] = {
+        "version": __version__,
+        "backend": engine.backend or "native",
+        "max_model_len": engine.max_model_len,
+        "seed": seed,
+        "names": names,
+        "lenient": lenient,
+    }
+    return settings_digest(settings)
