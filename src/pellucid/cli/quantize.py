@@ -56,9 +56,10 @@ def quantize(
 ) -> None:
     """Write a model as a smaller GGUF file.
 
-    IN is a GGUF file in f32, f16 or bf16, or the name of one. Each block's scale is searched for
-    the least squared error. OUT appears whole or not at all.
+    IN is a safetensors folder or a GGUF file in f32, f16 or bf16, or a model's name. Each block's
+    scale is searched for the least squared error. OUT appears whole or not at all.
     """
+    from pellucid.convert.folder import folder_source
     from pellucid.convert.source import gguf_source
     from pellucid.convert.write import choose, write_quantized
     from pellucid.formats import open_checkpoint
@@ -68,7 +69,7 @@ def quantize(
     path = find_model(model, offline)
     _check_output(path, output, force)
     with open_checkpoint(path) as checkpoint:
-        source = gguf_source(checkpoint)
+        source = (gguf_source if checkpoint.kind == "gguf" else folder_source)(checkpoint)
         choices = choose(source, mix, pure=pure, requantize=requantize)
         _say_what_does_not_fit(choices)
         if requantize:

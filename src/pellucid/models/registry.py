@@ -147,10 +147,15 @@ def load_model(
         checkpoint,
         family.tensors(spec),
         ops,
-        skip=lambda name: name.endswith(_NOT_WEIGHTS) or name.startswith(_VISION),
+        skip=is_no_weight,
         progress=progress,
     )
     return Model(spec, ops, weights, family)
+
+
+def is_no_weight(name: str) -> bool:
+    """Whether a tensor of a checkpoint carries nothing for the language model to compute with."""
+    return name.endswith(_NOT_WEIGHTS) or name.startswith(_VISION)
 
 
 def _from_gguf(checkpoint: Checkpoint, context: int | None) -> tuple[Family, ModelSpec]:

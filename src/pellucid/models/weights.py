@@ -108,38 +108,63 @@ def load_weights(
     """
     wanted = list(tensors)
     found: dict[str, Weight] = {}
-    used: set[str] = set()
-    for done, host in enumerate(_host_tensors(checkpoint, wanted, used)):
+    for done, stored in enumerate(locate(checkpoint, wanted, skip)):
+        host = stored.host()
         found[host.name] = ops.load(host)
         if progress is not None:
             progress(done + 1, len(wanted))
+    return Weights(found)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A declared tensor and what of the checkpoint it is made of."""
+
+    checkpoint: Checkpoint
+    tensor: Tensor
+    infos: tuple[TensorInfo, ...]
+
+    @property
+    def type(self) -> TensorType:
+        """The type of what `host` will give."""
+        converted = self.checkpoint.kind != "gguf" and self.tensor.convert is not None
+        return TensorType.F32 if converted else self.infos[0].type
+
+    def host(self) -> HostTensor:
+        """The tensor itself. Raises `FormatError` for a wrong shape."""
+        checkpoint, tensor, names = self.checkpoint, self.tensor, [i.name for i in self.infos]
+        if tensor.stacked and names != [tensor.name]:
+            return _stacked(checkpoint, tensor, list(self.infos))
+        if tensor.rows is not None and names == [tensor.rows.whole]:
+            return _some_rows(checkpoint, tensor, tensor.rows, self.infos[0])
+        return _host_tensor(checkpoint, tensor, self.infos[0])
+
+
+def locate(
+    checkpoint: Checkpoint, tensors: Iterable[Tensor], skip: Callable[[str], bool]
+) -> list[StoredTensor]:
+    """Where every declared tensor lies, but for optional ones that are not there.
+
+    Raises `FormatError` for a missing one, `UnsupportedError` naming those nobody declared.
+    """
+    found, used = [], set()
+    for tensor in tensors:
+        names = _stored_names(checkpoint, tensor)
+        missing = [name for name in names if name not in checkpoint.tensors]
+        if missing and tensor.optional:
+            continue
+        if missing:
+            raise FormatError(checkpoint.path, f"tensor {missing[0]}", "is missing")
+        used.update(names)
+        infos = tuple(checkpoint.tensors[name] for name in names)
+        found.append(StoredTensor(checkpoint, tensor, infos))
     unknown = sorted(name for name in checkpoint.tensors if name not in used and not skip(name))
     if unknown:
         listed = ", ".join(unknown[:4]) + (", ..." if len(unknown) > 4 else "")
         raise UnsupportedError(
             f"{checkpoint.path}: {len(unknown)} tensors have no place in this model: {listed}"
         )
-    return Weights(found)
-
-
-def _host_tensors(
-    checkpoint: Checkpoint, wanted: list[Tensor], used: set[str]
-) -> Iterator[HostTensor]:
-    for tensor in wanted:
-        stored = _stored_names(checkpoint, tensor)
-        missing = [name for name in stored if name not in checkpoint.tensors]
-        if missing and tensor.optional:
-            continue
-        if missing:
-            raise FormatError(checkpoint.path, f"tensor {missing[0]}", "is missing")
-        used.update(stored)
-        infos = [checkpoint.tensors[name] for name in stored]
-        if tensor.stacked and stored != [tensor.name]:
-            yield _stacked(checkpoint, tensor, infos)
-        elif tensor.rows is not None and stored == [tensor.rows.whole]:
-            yield _some_rows(checkpoint, tensor, tensor.rows, infos[0])
-        else:
-            yield _host_tensor(checkpoint, tensor, infos[0])
+    return found
 
 
 def _stored_names(checkpoint: Checkpoint, tensor: Tensor) -> list[str]:

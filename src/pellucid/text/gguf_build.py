@@ -51,16 +51,25 @@ def _rank_encoder(source: GgufTokenizer, rule: PreTokenizer) -> Encoder:
     except Exception:
         model = _bpe(tokens, _usable_merges(source, tokens), rule)
     library = Library(model)
-    splits = [split_rule(split) for split in rule.splits]
-    if rule.byte_level:
-        splits.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
-    library.pre_tokenizer = pre_tokenizers.Sequence(splits)
+    library.pre_tokenizer = _pre_tokenizer(rule)
     if rule.escape_spaces:
         library.normalizer = normalizers.Replace(" ", SPACE_MARK)
     encoder = LibraryEncoder(library)
     if not rule.whole_newline_runs:
         return encoder
     return WholeLinesEncoder(encoder, newline_runs(tokens))
+
+
+def _pre_tokenizer(rule: PreTokenizer) -> pre_tokenizers.PreTokenizer:
+    splits = [split_rule(split) for split in rule.splits]
+    if rule.byte_level:
+        splits.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+    return pre_tokenizers.Sequence(splits)
+
+
+def cuts_of(rule: PreTokenizer, text: str) -> list[str]:
+    """The pieces that `rule` cuts a text into, in its alphabet."""
+    return [piece for piece, _ in _pre_tokenizer(rule).pre_tokenize_str(text)]
 
 
 def newline_runs(tokens: dict[str, int]) -> dict[str, int]:

@@ -8,7 +8,8 @@ random model is made by transformers, saved as a folder, opened by us, and judge
    bits of prefill, and so does a prompt cut into chunks;
 3. each planted fault of the case makes the first check fail;
 4. config.json in full, and as older versions wrote it, gives the same specification;
-5. a GGUF file of the same weights, written by its converter's rules, agrees too.
+5. a GGUF file of the same weights, written by its converter's rules, agrees too, and so does
+   the one that we write ourselves.
 """
 
 from __future__ import annotations
@@ -26,12 +27,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from pellucid.convert.folder import folder_model
+from pellucid.convert.write import choose, write_quantized
+from pellucid.core.errors import UnsupportedError
 from pellucid.core.plan import Plan, Span
 from pellucid.core.spec import LayerSpec, ModelSpec
 from pellucid.formats import Checkpoint, Metadata, open_checkpoint
 from pellucid.models.registry import Model, load_model, read_spec
 from pellucid.models.weights import Weights
 from pellucid.ops.reference import ReferenceOps
+from pellucid.quant.mixes import mix_named
 
 from .gguf_twin import Recipe, write_gguf
 
@@ -51,7 +56,8 @@ class Case:
     `context` is the length we are told the model will be used at. `stepwise` asks transformers
     token by token, for what it decides by the length so far. `weights` is the standard deviation
     of a matrix product on unit inputs: large enough that attention is far from uniform.
-    `llama_cpp_differs` says why llama.cpp is no judge of the GGUF form, where it is none.
+    `llama_cpp_differs` says why llama.cpp is no judge of the GGUF form, where it is none;
+    `not_in_gguf` is what our own writer says that the format has no place for, a pattern.
     """
 
     config: str
@@ -64,6 +70,7 @@ class Case:
     weights: float = 1.4
     seed: int = 0
     llama_cpp_differs: str = ""
+    not_in_gguf: str = ""
 
 
 @pytest.mark.filterwarnings("ignore:.past_key_values. is deprecated:FutureWarning")
@@ -99,6 +106,18 @@ class FamilySuite:
     def test_gguf_twin_agrees(self, built: Built) -> None:
         tokens = built.tokens(max(built.case.lengths))
         assert_agree(run(built.gguf_model, tokens), built.truth(tokens), built.spec, "GGUF")
+
+    def test_the_file_that_we_write_agrees(self, built: Built, tmp_path: Path) -> None:
+        tokens = built.tokens(max(built.case.lengths))
+        path = tmp_path / "ours.gguf"
+        assert built.judge is not None
+        if built.case.not_in_gguf:
+            with pytest.raises(UnsupportedError, match=built.case.not_in_gguf):
+                rewrite(built.folder, path)
+            return
+        rewrite(built.folder, path)
+        model = load_model(open_checkpoint(path), ReferenceOps(), context=built.case.context)
+        assert_agree(run(model, tokens), built.truth(tokens), built.spec, "our GGUF")
 
 
 class Built:
@@ -166,6 +185,14 @@ class Built:
         if len(tokens) not in self._truths:
             self._truths[len(tokens)] = ask(self.judge, tokens, stepwise=self.case.stepwise)
         return self._truths[len(tokens)]
+
+
+def rewrite(folder: Path, path: Path) -> None:
+    """The folder's model as a GGUF file of our own, in F32."""
+    mix = mix_named("f32")
+    with open_checkpoint(folder) as checkpoint:
+        source = folder_model(checkpoint)
+        write_quantized(source, choose(source, mix, pure=False, requantize=False), mix, path)
 
 
 def first_generation(config: dict[str, Any]) -> dict[str, Any]:

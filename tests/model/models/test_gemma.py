@@ -154,6 +154,7 @@ class TestGemma2(FamilySuite):
                 "layer_types": ["full_attention", "full_attention", "sliding_attention"],
             },
             {"scaled by the head": wrong_layer(layer_with(attention_scale=0.25))},
+            not_in_gguf="attention_scale, attention_softcap",
         ),
     }
 
@@ -206,6 +207,7 @@ class TestGemma3(FamilySuite):
                 "final_logit_softcapping": 4.0,
             },
             {"no soft cap on logits": wrong_spec(logit_softcap=None)},
+            not_in_gguf="attention_scale",
         ),
     }
 

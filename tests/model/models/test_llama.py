@@ -122,6 +122,7 @@ def scaled(
     gguf: Recipe | None = GGUF,
     stepwise: bool = False,
     llama_cpp_differs: str = "",
+    not_in_gguf: str = "",
     **rope: Any,
 ) -> Case:
     """A case far past the original context of 24."""
@@ -140,6 +141,7 @@ def scaled(
         lengths=(7, 90),
         stepwise=stepwise,
         llama_cpp_differs=llama_cpp_differs,
+        not_in_gguf=not_in_gguf,
     )
 
 
@@ -173,7 +175,8 @@ class TestLlama(FamilySuite):
         "dynamic": scaled(
             rope_type="dynamic",
             factor=4.0,
-            gguf=None,  # GGUF has no such kind
+            gguf=None,
+            not_in_gguf="dynamic scaling",
             stepwise=True,
             faults={"one position late": with_rope(original_context=25)},
         ),

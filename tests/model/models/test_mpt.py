@@ -100,6 +100,7 @@ class TestMPT(FamilySuite):
             "MptConfig",
             {**BASE, "attn_config": {"softmax_scale": 0.2}, "tie_word_embeddings": False},
             {"the usual scale": wrong_layer(layer_with(attention_scale=8**-0.5))},
+            not_in_gguf="attention_scale",
         ),
     }
 

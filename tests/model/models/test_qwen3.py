@@ -44,5 +44,6 @@ class TestQwen3(FamilySuite):
             {**BASE, "use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1},
             {"a window longer by one": window_off_by(1)},
             seed=2,
+            not_in_gguf="window",
         ),
     }

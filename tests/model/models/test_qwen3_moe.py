@@ -70,5 +70,6 @@ class TestQwen3Moe(FamilySuite):
             },
             {"a window longer by one": window_off_by(1)},
             seed=2,
+            not_in_gguf="dense",
         ),
     }

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
+from pellucid import LLM
 from pellucid.formats import open_checkpoint
 from pellucid.formats.gguf_write import Entry, Value, write_gguf
 from pellucid.quant.quantize import quantize
 from pellucid.quant.types import TensorType
+from pellucid.text import train_bpe
 from tests.python.cli.conftest import Ended
 
 Command = Callable[..., Ended]
@@ -98,6 +101,59 @@ def test_a_mix(command: Command, tmp_path: Path, source: TensorType) -> None:
         assert metadata["tokenizer.ggml.tokens"] == KEYS["tokenizer.ggml.tokens"].value
         assert metadata.type_of("tokenizer.ggml.scores") == "array of float32"
         assert "split.count" not in metadata
+
+
+def test_a_folder(command: Command, tmp_path: Path) -> None:
+    """A tiny Llama: what is written answers as the folder does, and tokenises as it does."""
+    learnt = train_bpe(["low lower lowest new newer newest wide wider widest " * 9], 300)
+    d, ffn, vocab = 64, 96, 304
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "hidden_act": "silu",
+        "hidden_size": d,
+        "intermediate_size": ffn,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 64,
+        "vocab_size": vocab,
+        "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": True,
+    }
+    layer = "model.layers.0."
+    shapes = {
+        "model.embed_tokens.weight": (vocab, d),
+        "model.norm.weight": (d,),
+        f"{layer}input_layernorm.weight": (d,),
+        f"{layer}post_attention_layernorm.weight": (d,),
+        f"{layer}self_attn.q_proj.weight": (d, d),
+        f"{layer}self_attn.k_proj.weight": (d // 2, d),
+        f"{layer}self_attn.v_proj.weight": (d // 2, d),
+        f"{layer}self_attn.o_proj.weight": (d, d),
+        f"{layer}mlp.gate_proj.weight": (ffn, d),
+        f"{layer}mlp.up_proj.weight": (ffn, d),
+        f"{layer}mlp.down_proj.weight": (d, ffn),
+    }
+    rng = np.random.default_rng(0)
+    weights = {
+        name: (rng.standard_normal(shape) * 0.1 + (len(shape) == 1)).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+    folder, out = tmp_path / "model", tmp_path / "out.gguf"
+    folder.mkdir()
+    save_file(weights, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text(learnt.to_json())
+    text = "the newest wide"
+    for mix, allowed in ("f32", 1e-5), ("q8_0", 0.05):
+        ended = command("quantize", str(folder), str(out), "-t", mix, "--force", "--json")
+        assert ended.code == 0, ended.err
+        answers = []
+        for path in folder, out:
+            with LLM(path, backend="reference") as llm:
+                answers.append(llm.logits(list(llm.tokenizer.encode(text))))
+        assert np.abs(answers[0] - answers[1]).max() <= allowed * np.abs(answers[0]).max()
+        assert np.abs(answers[0]).max() > 0
 
 
 def test_the_threads_change_no_byte(command: Command, model: Path, tmp_path: Path) -> None:
