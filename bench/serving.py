@@ -15,6 +15,7 @@ import asyncio
 import json
 import os
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -57,6 +58,7 @@ def measure(model: Path, given: argparse.Namespace, scratch: Path) -> dict[str, 
         both(llm, server, prompts_of(llm, 1000), warm=True)
         for number in range(given.rounds):
             rounds.append(both(llm, server, prompts_of(llm, number)))
+            print(json.dumps(rounds[-1]), file=sys.stderr, flush=True)
     if given.peer_python:
         peer = peer_rates(model, given, scratch)
         for one, rate in zip(rounds, peer, strict=True):
