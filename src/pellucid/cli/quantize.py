@@ -13,11 +13,15 @@ import click
 
 from pellucid.cli.arguments import find_model, json_option, offline_option
 from pellucid.cli.output import in_bytes, note, table, write, write_json
-from pellucid.core.errors import BadInput
+from pellucid.core.errors import BadInput, PellucidError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from pellucid.convert.source import Source
     from pellucid.convert.write import Choice, Report, Written
+    from pellucid.formats import Checkpoint
 
 _SHOWN = 3  # names in a note
 
@@ -38,6 +42,13 @@ _SHOWN = 3  # names in a note
     "--requantize", is_flag=True, help="Take a model that is quantised already: errors add up."
 )
 @click.option(
+    "--calibrate",
+    "calibration",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A text whose inputs to each matrix weigh its errors.",
+)
+@click.option(
     "--threads", type=click.IntRange(1, 1024), metavar="N", help="[the cores of this process]"
 )
 @click.option("--force", is_flag=True, help="Replace a file that exists.")
@@ -49,6 +60,7 @@ def quantize(
     type_name: str,
     pure: bool,
     requantize: bool,
+    calibration: Path | None,
     threads: int | None,
     force: bool,
     offline: bool,
@@ -74,9 +86,16 @@ def quantize(
         _say_what_does_not_fit(choices)
         if requantize:
             _say_what_is_quantised(source)
+        importance = None if calibration is None else _calibrated(checkpoint, calibration)
         with _bar(output.name) as progress:
             report = write_quantized(
-                source, choices, mix, output, threads=threads or _cores(), progress=progress
+                source,
+                choices,
+                mix,
+                output,
+                threads=threads or _cores(),
+                importance=importance,
+                progress=progress,
             )
         before = checkpoint.file_bytes
     facts = _facts(output, mix.name, before, report)
@@ -93,6 +112,27 @@ def _check_output(source: Path, output: Path, force: bool) -> None:
         raise BadInput(f"{output}: is the model itself; write to another file")
     if not force and not output.is_dir():
         raise BadInput(f"{output}: exists; name another file, or replace it with --force")
+
+
+def _calibrated(checkpoint: Checkpoint, file: Path) -> dict[str, NDArray[np.float32]]:
+    """The weight of each input of each matrix, by running the text of `file`."""
+    from pellucid.convert.calibrate import calibrate
+    from pellucid.engine.loading import open_text
+    from pellucid.engine.memory import available_memory
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "is not text in UTF-8"
+        raise BadInput(f"{file}: cannot be read: {reason}") from error
+    need = sum(4 * info.n_elements for info in checkpoint.tensors.values())
+    if need > available_memory():
+        raise PellucidError(
+            f"{checkpoint.path}: to calibrate takes {in_bytes(need)} of memory, its weights in "
+            "float32: close other programs, or leave out --calibrate"
+        )
+    with _bar(file.name) as progress:
+        return calibrate(checkpoint, open_text(checkpoint)[0], text, progress)
 
 
 def _say_what_does_not_fit(choices: list[Choice]) -> None:

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from pellucid import LLM
+from pellucid.convert.calibrate import calibrate
 from pellucid.formats import open_checkpoint
 from pellucid.formats.gguf_write import Entry, Value, write_gguf
 from pellucid.quant.quantize import quantize
 from pellucid.quant.types import TensorType
-from pellucid.text import train_bpe
+from pellucid.text import Tokenizer
 from tests.python.cli.conftest import Ended
+from tests.python.convert.tiny import tiny_llama
 
 Command = Callable[..., Ended]
 F32, F16, BF16 = TensorType.F32, TensorType.F16, TensorType.BF16
@@ -105,45 +106,7 @@ def test_a_mix(command: Command, tmp_path: Path, source: TensorType) -> None:
 
 def test_a_folder(command: Command, tmp_path: Path) -> None:
     """A tiny Llama: what is written answers as the folder does, and tokenises as it does."""
-    learnt = train_bpe(["low lower lowest new newer newest wide wider widest " * 9], 300)
-    d, ffn, vocab = 64, 96, 304
-    config = {
-        "architectures": ["LlamaForCausalLM"],
-        "hidden_act": "silu",
-        "hidden_size": d,
-        "intermediate_size": ffn,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 64,
-        "vocab_size": vocab,
-        "rms_norm_eps": 1e-5,
-        "tie_word_embeddings": True,
-    }
-    layer = "model.layers.0."
-    shapes = {
-        "model.embed_tokens.weight": (vocab, d),
-        "model.norm.weight": (d,),
-        f"{layer}input_layernorm.weight": (d,),
-        f"{layer}post_attention_layernorm.weight": (d,),
-        f"{layer}self_attn.q_proj.weight": (d, d),
-        f"{layer}self_attn.k_proj.weight": (d // 2, d),
-        f"{layer}self_attn.v_proj.weight": (d // 2, d),
-        f"{layer}self_attn.o_proj.weight": (d, d),
-        f"{layer}mlp.gate_proj.weight": (ffn, d),
-        f"{layer}mlp.up_proj.weight": (ffn, d),
-        f"{layer}mlp.down_proj.weight": (d, ffn),
-    }
-    rng = np.random.default_rng(0)
-    weights = {
-        name: (rng.standard_normal(shape) * 0.1 + (len(shape) == 1)).astype(np.float32)
-        for name, shape in shapes.items()
-    }
-    folder, out = tmp_path / "model", tmp_path / "out.gguf"
-    folder.mkdir()
-    save_file(weights, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "tokenizer.json").write_text(learnt.to_json())
+    folder, out = tiny_llama(tmp_path / "model"), tmp_path / "out.gguf"
     text = "the newest wide"
     for mix, allowed in ("f32", 1e-5), ("q8_0", 0.05):
         ended = command("quantize", str(folder), str(out), "-t", mix, "--force", "--json")
@@ -154,6 +117,37 @@ def test_a_folder(command: Command, tmp_path: Path) -> None:
                 answers.append(llm.logits(list(llm.tokenizer.encode(text))))
         assert np.abs(answers[0] - answers[1]).max() <= allowed * np.abs(answers[0]).max()
         assert np.abs(answers[0]).max() > 0
+
+
+def test_a_text_to_calibrate_with(command: Command, tmp_path: Path) -> None:
+    """Matrices lose less of what their inputs make of them than without."""
+    folder, text = tiny_llama(tmp_path / "model"), tmp_path / "text"
+    text.write_text("low lower lowest new newer newest wide wider widest " * 20)
+    with open_checkpoint(folder) as checkpoint:
+        tokenizer = Tokenizer.from_folder(folder)
+        importance = calibrate(checkpoint, tokenizer, text.read_text())
+    lost: list[float] = []
+    for name, extra in ("plain.gguf", []), ("weighed.gguf", ["--calibrate", str(text)]):
+        out = tmp_path / name
+        ended = command("quantize", str(folder), str(out), "-t", "q4_0", *extra)
+        assert ended.code == 0, ended.err
+        with open_checkpoint(out) as written, open_checkpoint(folder) as given:
+            name, key = "blk.0.ffn_up.weight", "model.layers.0.mlp.up_proj.weight"
+            error = written.read(name) - given.read(key)
+            lost.append(float((error**2 * importance[name]).sum()))
+    assert lost[1] < 0.98 * lost[0]
+
+
+def test_texts_that_cannot_calibrate(command: Command, tmp_path: Path) -> None:
+    folder, out = tiny_llama(tmp_path / "model"), tmp_path / "out.gguf"
+    text = tmp_path / "text"
+    arguments = ("quantize", str(folder), str(out), "-t", "q4_0", "--calibrate", str(text))
+    refused(command(*arguments), str(text), "cannot be read")
+    text.write_bytes(b"\xff\xfe\xff")
+    refused(command(*arguments), str(text), "not text in UTF-8")
+    text.write_text("")
+    refused(command(*arguments), "has 0 tokens")
+    assert not out.exists()
 
 
 def test_the_threads_change_no_byte(command: Command, model: Path, tmp_path: Path) -> None:
