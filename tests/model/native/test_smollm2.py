@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pellucid.core.plan import Plan, Span
-from pellucid.engine.loading import _open_text
+from pellucid.engine.loading import open_text
 from pellucid.formats import open_checkpoint
 from pellucid.models.registry import Model, load_model
 from pellucid.ops.native import NativeOps
@@ -34,7 +34,7 @@ def model(smollm2_path: Path) -> Model:
 @pytest.fixture(scope="module")
 def prompts(smollm2_path: Path) -> list[list[int]]:
     with open_checkpoint(smollm2_path) as checkpoint:
-        tokenizer, _ = _open_text(checkpoint)
+        tokenizer, _ = open_text(checkpoint)
     return [tokenizer.encode(prompt, parse_special=True) for prompt in PROMPTS]
 
 
