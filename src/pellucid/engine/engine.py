@@ -8,16 +8,20 @@ A request's life:
 3. Each token becomes an increment of its answer, which goes to the request's sink.
 4. At an answer's end, or at `abort`, its pages go back at once.
 
-A step that is interrupted (Ctrl-C) was never applied: the next plan computes the same again.
+A step that is interrupted (Ctrl-C) was never applied: the next plan computes the same again. If
+the scheduler itself was interrupted in a change, nothing in it can be trusted: every request ends
+with an error, and an empty scheduler takes its place.
+
 Several threads may use one engine; a lock makes each operation whole.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
 
@@ -72,7 +76,8 @@ class Engine:
         self._unstarted: dict[int, Generation] = {}  # by sequence: nothing of it was computed yet
         self._probes: dict[int, Probe] = {}
         self._ids = itertools.count()
-        self._stepping = False
+        self._busy = False
+        self._torn = False  # a change of the scheduler is under way, or was cut short
         self._unwanted: list[Generation] = []
         self._requests_ended = 0
         self._ledger = Ledger(model)
@@ -96,7 +101,7 @@ class Engine:
         """Queue a sequence for each answer. Raises as `submit`."""
         request = generation.request
         leader: Sequence | None = None
-        with self._lock:
+        with self._alone():
             self._check_open()
             try:
                 for answer in generation.answers:
@@ -108,22 +113,24 @@ class Engine:
                         salt=request.salt,
                         sibling_of=leader,
                     )
-                    self.scheduler.add(sequence)
+                    with self._changing():
+                        self.scheduler.add(sequence)
                     generation.sequences.append(sequence)
                     self._jobs[sequence.id] = _Job(generation, answer, sequence)
                     self._unstarted[sequence.id] = generation
                     leader = leader or sequence
             except BaseException:
-                self._end(generation)
+                self._unwanted.append(generation)
                 raise
 
-    def abort(self, generation: Generation) -> None:
-        """End a request wherever it is; its pages go back. Nothing happens if it has ended."""
+    def abort(self, *generations: Generation) -> None:
+        """End requests wherever they are; their pages go back. Nothing happens to those that have
+        ended. If this is interrupted, the next operation goes on with it."""
         with self._lock:
-            if self._stepping:  # a stream was collected as garbage in the middle of a step
-                self._unwanted.append(generation)
-            else:
-                self._end(generation)
+            self._unwanted.extend(generations)
+            if not self._busy:  # else a stream was collected as garbage in the middle of something
+                with self._alone():
+                    pass
 
     def run_until(self, done: Callable[[], bool]) -> None:
         """Run steps until `done`, for which something must have been submitted."""
@@ -134,18 +141,13 @@ class Engine:
 
     def step(self) -> bool:
         """Compute what the scheduler plans next, for all requests; False if that is nothing."""
-        with self._lock:
+        with self._alone():
             start = time.monotonic()
-            plan = self.scheduler.plan()
+            with self._changing():
+                plan = self.scheduler.plan()
             if not plan.spans:
                 return False
-            self._stepping = True
-            try:
-                self._run(plan, start)
-            finally:
-                self._stepping = False
-                while self._unwanted:
-                    self._end(self._unwanted.pop())
+            self._run(plan, start)
             return True
 
     @property
@@ -219,25 +221,27 @@ class Engine:
 
     def start_probe(self, probe: Probe) -> None:
         """Queue a probe. Raises `PromptTooLong` for more tokens than the context holds."""
-        with self._lock:
+        with self._alone():
             self._check_open()
             sequence = Sequence(
                 next(self._ids), probe.token_ids, 0, all_logits=probe.every, salt=probe.salt
             )
-            self.scheduler.add(sequence)
             probe.sequence = sequence
+            with self._changing():
+                self.scheduler.add(sequence)
             self._probes[sequence.id] = probe
 
     def stop_probe(self, probe: Probe) -> None:
         """End it wherever it is."""
-        with self._lock:
+        with self._alone():
             if probe.sequence is not None:
-                self._probes.pop(probe.sequence.id, None)
-                self.scheduler.finish(probe.sequence)
+                with self._changing():
+                    self._probes.pop(probe.sequence.id, None)
+                    self.scheduler.finish(probe.sequence)
 
     def fail_all(self, error: PellucidError) -> None:
         """End every request and every probe with `error`."""
-        with self._lock:
+        with self._alone():
             for job in list(self._jobs.values()):
                 if job.sequence.id in self._jobs:  # not ended beside a sibling
                     job.generation.fail(error)
@@ -248,9 +252,52 @@ class Engine:
 
     def close(self, error: PellucidError) -> None:
         """End everything with `error`, and refuse with it whatever comes later."""
-        with self._lock:
+        with self._alone():
             self._closed = error
             self.fail_all(error)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One operation of one thread, on a scheduler that is whole. Requests that are to end
+        meanwhile end after it."""
+        with self._lock:
+            if self._busy:  # a part of a larger operation
+                yield
+                return
+            try:
+                self._busy = True
+                self._tidy()
+                yield
+            finally:
+                try:
+                    self._tidy()
+                finally:
+                    self._busy = False
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """A change of the scheduler, which is torn if this is cut short. `BadInput` is a refusal:
+        nothing was changed."""
+        before, self._torn = self._torn, True
+        try:
+            yield
+        except BadInput:
+            self._torn = before
+            raise
+        self._torn = before
+
+    def _tidy(self) -> None:
+        if self._torn:
+            self._start_over()
+        while self._unwanted:
+            self._end(self._unwanted.pop())
+
+    def _start_over(self) -> None:
+        """No request can be trusted to go on: pages may be miscounted, and positions have moved
+        without their tokens."""
+        self.scheduler = Scheduler(self.scheduler.limits)
+        self.fail_all(PellucidError("interrupted in the middle of a step: ask again"))
+        self._torn = False
 
     def _check_open(self) -> None:
         if self._closed is not None:
@@ -272,13 +319,9 @@ class Engine:
         chosen = self._choose(scored, logits)
         tokens = {job.sequence.id: choice.token_id for job, choice in chosen}
         sampled = time.monotonic()
-        try:
+        with self._changing():
             self.scheduler.apply(plan, {sequence: (token,) for sequence, token in tokens.items()})
             self._deliver(chosen)
-        except BaseException:
-            # Positions may have moved without their tokens: no request can be trusted to go on.
-            self.fail_all(PellucidError("interrupted in the middle of a step: ask again"))
-            raise
         seconds = Phases(
             planned - start,
             lowered - planned,
@@ -290,12 +333,13 @@ class Engine:
         self._ledger.enter(start, seconds, plan, changes, tokens, n_running, n_waiting)
 
     def _end(self, generation: Generation) -> None:
-        for sequence in generation.sequences:
-            job = self._jobs.pop(sequence.id, None)
-            self._unstarted.pop(sequence.id, None)
-            self.scheduler.finish(sequence)
-            if job is not None:
-                self._give(generation, job.answer.abort(), time.monotonic())
+        with self._changing():
+            for sequence in generation.sequences:
+                job = self._jobs.pop(sequence.id, None)
+                self._unstarted.pop(sequence.id, None)
+                self.scheduler.finish(sequence)
+                if job is not None:
+                    self._give(generation, job.answer.abort(), time.monotonic())
 
     def _mark_started(self, plan: Plan, now: float) -> None:
         for span in plan.spans:

@@ -308,8 +308,7 @@ def _answers(
             running.popleft()
         return outputs
     finally:
-        for generation, _ in running:
-            engine.abort(generation)
+        engine.abort(*[generation for generation, _ in running])
 
 
 def _refuse_unknown(unknown: Mapping[str, Any]) -> None:

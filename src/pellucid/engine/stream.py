@@ -40,7 +40,8 @@ class Stream:
         self._request = request
         self._pending = _Pending()
         self._gathered = Gathered(request)
-        self._generation = engine.submit(request, self._pending)
+        self._generation = engine.prepare(request, self._pending)
+        engine.enlist(self._generation)
 
     @property
     def prompt_token_ids(self) -> list[int]:

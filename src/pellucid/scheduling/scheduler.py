@@ -170,12 +170,12 @@ class Scheduler:
         if sequence.state is State.FINISHED:
             return
         admission, running = self._admission, self._running
-        if sequence.state is State.WAITING:
-            admission.drop(sequence)
-        else:
+        if running.all.get(sequence.id) is sequence:
             running.remove(sequence)
             running.n_ended += 1
             self._memory.release(sequence)
+        else:  # it waits, or another scheduler had it
+            admission.drop(sequence)
         sequence.state = State.FINISHED
         admission.enqueue(*admission.followers.left(sequence))
 

@@ -119,8 +119,12 @@ class Matcher:
     def _settle(self) -> None:
         """Take what the other thread computed. Its failure, if one, is the matcher's state, which
         `mask` reports when asked."""
-        pending, self._pending = self._pending, None
-        if pending is not None and pending.exception() is None:
+        pending = self._pending
+        if pending is None:
+            return
+        failure = pending.exception()  # until then, the other thread has the matcher
+        self._pending = None
+        if failure is None:
             self._mask = pending.result()
 
 
