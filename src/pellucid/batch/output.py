@@ -67,7 +67,7 @@ class Output:
                     raw += file.readline(_LONGEST)
                 found = _parse(number, raw)
                 if found is None:
-                    self._check_torn(number, raw)
+                    self._check_torn(number, raw, at_end=not file.read(1))
                     break
                 yield found
                 self._size += len(raw)
@@ -110,13 +110,13 @@ class Output:
         os.ftruncate(self._fd, self._size)
         os.fsync(self._fd)
 
-    def _check_torn(self, number: int, raw: bytes) -> None:
+    def _check_torn(self, number: int, raw: bytes, *, at_end: bool) -> None:
         """Raises `BadInput` unless `raw` is what a crash leaves."""
         if b"\0" in raw:
             ours = bool(self._size) or raw.startswith(BEGINNING)
         else:
             begins = BEGINNING.startswith(raw) or raw.startswith(BEGINNING)
-            ours = begins and not raw.endswith(b"\n")
+            ours = begins and at_end and not raw.endswith(b"\n")
         if not ours:
             raise BadInput(
                 f"{self.path}: line {number} was not written by a batch: nothing is changed; give "

@@ -16,6 +16,7 @@ from pellucid.cli.output import note, write_json
 from pellucid.core.errors import BadInput
 
 if TYPE_CHECKING:
+    from pellucid import AsyncLLM
     from pellucid.batch.index import Index
     from pellucid.batch.output import Output
     from pellucid.batch.run import Manner, Tally
@@ -125,7 +126,7 @@ class _Job:
         if self.index.n_done == len(self.index):
             return tally
         try:
-            asyncio.run(self._answer(tally))
+            self._answer(tally)
         except KeyboardInterrupt:
             done = self.index.n_done + tally.lines
             note(
@@ -135,20 +136,27 @@ class _Job:
             raise
         return tally
 
-    async def _answer(self, tally: Tally) -> None:
+    def _answer(self, tally: Tally) -> None:
         from pellucid import AsyncLLM
+
+        given = {key: value for key, value in self.limits.items() if value is not None}
+        llm = AsyncLLM(self.path, **self.engine.arguments(), **given)
+        try:
+            asyncio.run(self._answer_with(llm, tally))
+        finally:
+            llm.close()
+
+    async def _answer_with(self, llm: AsyncLLM, tally: Tally) -> None:
         from pellucid.batch.run import Run
         from pellucid.engine.bar import progress_bar
         from pellucid.engine.client import LocalClient
         from pellucid.server.offline import Offline
         from pellucid.server.settings import Settings
 
-        given = {key: value for key, value in self.limits.items() if value is not None}
-        async with AsyncLLM(self.path, **self.engine.arguments(), **given) as llm:
-            offline = Offline(LocalClient(llm), Settings(served_model_names=self.names))
-            with progress_bar(llm, len(self.index), self.index.n_done) as ended:
-                run = Run(offline, self.output, self.manner, ended, tally)
-                await run.answer(self.index.undone())
+        offline = Offline(LocalClient(llm), Settings(served_model_names=self.names))
+        with progress_bar(llm, len(self.index), self.index.n_done) as ended:
+            run = Run(offline, self.output, self.manner, ended, tally)
+            await run.answer(self.index.undone())
 
     def _say_what_was_found(self) -> None:
         if self.output.n_cut:

@@ -82,6 +82,18 @@ def test_a_file_of_anything_else_is_refused_and_left_alone(tmp_path: Path, forei
     assert path.read_bytes() == foreign
 
 
+def test_a_line_longer_than_any_of_ours_is_not_taken_for_a_torn_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_bytes(out_line("a", text="x" * 300) + out_line("b"))
+    monkeypatch.setattr("pellucid.batch.output._LONGEST", 200)
+    before = path.read_bytes()
+    with pytest.raises(BadInput, match="line 1 was not written by a batch"):
+        found_in(path)
+    assert path.read_bytes() == before
+
+
 def test_only_one_writes(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     with Output(path), pytest.raises(BadInput, match="another batch is writing it"):
