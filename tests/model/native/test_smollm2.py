@@ -67,13 +67,11 @@ def test_close_to_the_truth(model: Model, judge: Any, prompts: list[list[int]]) 
     assert divergence(truth, shifted).mean() > 1.0
 
 
-def test_greedy_text_is_mostly_the_truths(
+def test_greedy_text_parts_from_the_truths_only_where_two_tokens_are_close(
     model: Model, judge: Any, prompts: list[list[int]]
 ) -> None:
-    """Where the two likeliest tokens lie close together the paths part; the first tokens agree."""
     import torch
 
-    agree = 0
     for prompt in prompts:
         with torch.no_grad():
             given_ids = torch.tensor([prompt])
@@ -81,8 +79,13 @@ def test_greedy_text_is_mostly_the_truths(
                 given_ids, attention_mask=torch.ones_like(given_ids), max_new_tokens=8,
                 do_sample=False, eos_token_id=None, pad_token_id=0,
             )[0].tolist()  # fmt: skip
-        agree += greedy(model, prompt, 8) == truth[len(prompt) :]
-    assert agree >= 7
+        ours = prompt + greedy(model, prompt, 8)
+        if ours != truth:
+            parting = next(i for i in range(len(truth)) if ours[i] != truth[i])
+            scores = ask(judge, truth[:parting])[-1]
+            gap = scores[truth[parting]] - scores[ours[parting]]
+            # In logits. Eight bits of an input move a score by a tenth or two.
+            assert gap < 0.4, f"{truth[parting]} is {gap:.2f} ahead of {ours[parting]}"
 
 
 def greedy(model: Model, prompt: list[int], count: int) -> list[int]:
