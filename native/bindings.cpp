@@ -6,6 +6,7 @@
 #include "kernels/sampling/bindings.h"
 #include "machine.h"
 #include "program/bindings.h"
+#include "quant/bindings.h"
 
 namespace nb = nanobind;
 
@@ -23,5 +24,6 @@ NB_MODULE(_native, m) {
   pellucid::bind_matmul(m);
   pellucid::bind_program(m);
   pellucid::bind_sampling(m);
+  pellucid::bind_quant(m);
   pellucid::bind_peaks(m);  // after the pool it takes
 }

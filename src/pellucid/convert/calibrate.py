@@ -24,7 +24,7 @@ from pellucid.text import Tokenizer
 Floats = NDArray[np.float32]
 
 WINDOW = 512  # tokens that see one another
-MAX_WINDOWS = 32  # of the text's beginning; mean squares settle long before
+MAX_WINDOWS = 8  # of the text's beginning; mean squares settle long before
 
 
 class _WatchingOps(ReferenceOps):

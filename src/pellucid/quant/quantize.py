@@ -1,19 +1,18 @@
 """Quantisation: float32 values to the bytes of a GGUF type, with the least squared error found.
 
-The searches are in `small_blocks` and `super_blocks`; this is the way in, which checks the values
-and goes through them in pieces.
+The searches are in `small_blocks` and `super_blocks`, and native; `encode` has each type's grid.
+This is the way in, which checks the values and goes through them in pieces.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.core.errors import BadInput, UnsupportedError
-from pellucid.quant import small_blocks, super_blocks
-from pellucid.quant.least_squares import Floats, Weights
+from pellucid.quant.encode import ENCODERS
+from pellucid.quant.least_squares import Floats
+from pellucid.quant.search import FASTEST, Search
 from pellucid.quant.types import LAYOUTS, TensorType, layout
 
 # Elements searched at a time: the temporaries of a search stay in a core's cache.
@@ -22,22 +21,15 @@ CHUNK_ELEMENTS = 1 << 15
 _LARGEST, _SMALLEST = 1e9, 2.0**-25
 _TOO_LARGE = "holds a value that is too large for the type's half-precision scales"
 
-_QUANTIZE: dict[TensorType, Callable[[Floats, Weights], NDArray[np.void]]] = {
-    TensorType.Q4_0: small_blocks.q4_0,
-    TensorType.Q4_1: small_blocks.q4_1,
-    TensorType.Q5_0: small_blocks.q5_0,
-    TensorType.Q5_1: small_blocks.q5_1,
-    TensorType.Q8_0: small_blocks.q8_0,
-    TensorType.Q4_K: super_blocks.q4_k,
-    TensorType.Q5_K: super_blocks.q5_k,
-    TensorType.Q6_K: super_blocks.q6_k,
-}
-QUANTIZED_TYPES = frozenset(_QUANTIZE)
+QUANTIZED_TYPES = frozenset(ENCODERS)
 WRITABLE_TYPES = QUANTIZED_TYPES | {TensorType.F32, TensorType.F16, TensorType.BF16}
 
 
 def quantize(
-    values: Floats, type: TensorType, importance: Floats | None = None
+    values: Floats,
+    type: TensorType,
+    importance: Floats | None = None,
+    search: Search = FASTEST,
 ) -> NDArray[np.uint8]:
     """The bytes, uint8 [bytes], of float32 `values` [..., row] in `type`.
 
@@ -57,7 +49,9 @@ def quantize(
         raise BadInput("holds a value that is infinite or not a number")
     if type not in QUANTIZED_TYPES:
         return _narrowed(values, type)
-    return _by_chunks(values.reshape(-1, elements), type, _by_block(importance, row, elements))
+    return _by_chunks(
+        values.reshape(-1, elements), type, _by_block(importance, row, elements), search
+    )
 
 
 def _by_block(importance: Floats | None, row: int, elements: int) -> Floats | None:
@@ -74,16 +68,18 @@ def _by_block(importance: Floats | None, row: int, elements: int) -> Floats | No
     return np.maximum(scaled, np.float32(1e-4)).reshape(-1, elements)
 
 
-def _by_chunks(x: Floats, type: TensorType, importance: Floats | None) -> NDArray[np.uint8]:
+def _by_chunks(
+    x: Floats, type: TensorType, importance: Floats | None, search: Search
+) -> NDArray[np.uint8]:
     blocks = np.empty(len(x), LAYOUTS[type].dtype)
     step = CHUNK_ELEMENTS // x.shape[1]
     for start in range(0, len(x), step):
-        chunk = _within_reach(x[start : start + step])
+        chunk = np.ascontiguousarray(_within_reach(x[start : start + step]), np.float32)
         w = None
         if importance is not None:
             w = importance[np.arange(start, start + len(chunk)) % len(importance)]
         with np.errstate(over="ignore", invalid="ignore"):
-            found = _QUANTIZE[type](chunk, w)
+            found = ENCODERS[type](chunk, w, search)
         _check_scales(found)
         blocks[start : start + step] = found
     return blocks.view(np.uint8)

@@ -1,4 +1,4 @@
-"""Quantisers of the types with super-blocks of 256: Q4_K Q5_K Q6_K.
+"""Searches for the scales of super-blocks of 256, in NumPy: the readable twin of `native/quant`.
 
 A super-block's groups have scales (and minima) which are themselves whole numbers, times one or two
 half-precision numbers. After each group was fitted alone, the whole numbers' neighbours are tried
@@ -8,9 +8,7 @@ against the error itself and the half-precision numbers refitted to all groups t
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pellucid.quant import pack
 from pellucid.quant.least_squares import (
     Floats,
     Weights,
@@ -23,30 +21,21 @@ from pellucid.quant.least_squares import (
     squared_error,
     symmetric,
 )
-from pellucid.quant.pack import Blocks
+from pellucid.quant.small_blocks import Halves, Signed, Steps, Unsigned
 from pellucid.quant.types import QK_K
 
-_STEPS_6 = np.linspace(-1.5, 1.0, 9) + 32
-_AFFINE_STEPS = {4: np.linspace(-1.5, 1.5, 13) + 15, 5: np.linspace(-1.5, 1.5, 13) + 31}
 _GROUP_ROUNDS = 2  # of refitting a group alone
 _ROUNDS = 2  # of trying neighbours and refitting the super-block
 _NEIGHBOURS = (-1, 0, 1)
 
 
-def q4_k(x: Floats, w: Weights) -> Blocks:
-    d, dmin, scales, minima, q = _with_minima(x, w, 4)
-    return pack.q4_k(d, dmin, *(a.astype(np.uint8) for a in (scales, minima, q)))
+def symmetric_supers(x: Floats, w: Weights, steps: Steps) -> tuple[Halves, Signed, Signed]:
+    """x [n, 256] = d * scales * q in 16 groups of 16.
 
-
-def q5_k(x: Floats, w: Weights) -> Blocks:
-    d, dmin, scales, minima, q = _with_minima(x, w, 5)
-    return pack.q5_k(d, dmin, *(a.astype(np.uint8) for a in (scales, minima, q)))
-
-
-def q6_k(x: Floats, w: Weights) -> Blocks:
-    """x [n, 256]: 16 groups of 16 with signed 8-bit scales, q from -32 to 31."""
+    Gives d, float16 [n], scales, int8 [n, 16], and q, int8 [n, 256], from -32 to 31.
+    """
     groups, weights = _groups(x, w, 16)
-    found = symmetric(groups, weights, -32, 31, _STEPS_6)
+    found = symmetric(groups, weights, -32, 31, steps)
     for _ in range(_GROUP_ROUNDS):
         found = refit_symmetric(groups, weights, found, -32, 31)
     by_block = found.reshape(-1, 16)
@@ -58,9 +47,7 @@ def q6_k(x: Floats, w: Weights) -> Blocks:
         whole, best = _better_scales(groups, weights, d, whole, best)
         d, best = _refit_d(groups, weights, d, whole, best)
     q = _symmetric_grid(groups, d, whole)
-    return pack.q6_k(
-        d.astype(np.float16), whole.astype(np.int8), (q.reshape(-1, QK_K) + 32).astype(np.uint8)
-    )
+    return d.astype(np.float16), whole.astype(np.int8), q.reshape(-1, QK_K).astype(np.int8)
 
 
 def _groups(x: Floats, w: Weights, size: int) -> tuple[Floats, Weights]:
@@ -114,12 +101,10 @@ class _Minima:
     from 0 to 63, float32 [n, 8]; `errors` are the groups' squared errors [n, 8].
     """
 
-    def __init__(self, x: Floats, w: Weights, bits: int) -> None:
-        self.levels = (1 << bits) - 1
+    def __init__(self, x: Floats, w: Weights, levels: int, steps: Steps) -> None:
+        self.levels = levels
         self.groups, self.w = _groups(x, w, 32)
-        scale, offset = affine(
-            self.groups, self.w, self.levels, _AFFINE_STEPS[bits], below_zero=True
-        )
+        scale, offset = affine(self.groups, self.w, levels, steps, below_zero=True)
         for _ in range(_GROUP_ROUNDS):
             scale, offset = refit_affine(
                 self.groups, self.w, scale, offset, self.levels, below_zero=True
@@ -189,15 +174,20 @@ def _six_bits(values: Floats) -> tuple[Floats, Floats]:
     return unit, rounded(over(values, np.broadcast_to(unit[:, None], values.shape)), 0, 63)
 
 
-def _with_minima(
-    x: Floats, w: Weights, bits: int
-) -> tuple[NDArray[np.float16], NDArray[np.float16], Floats, Floats, Floats]:
-    """x [n, 256] -> d, dmin [n], scales, minima [n, 8], q [n, 256]."""
-    fit = _Minima(x, w, bits)
+def affine_supers(
+    x: Floats, w: Weights, levels: int, steps: Steps
+) -> tuple[Halves, Halves, Unsigned, Unsigned, Unsigned]:
+    """x [n, 256] = d * scales * q - dmin * minima in 8 groups of 32.
+
+    Gives d and dmin, float16 [n], scales and minima, uint8 [n, 8], from 0 to 63, and q, uint8
+    [n, 256], from 0 to `levels`.
+    """
+    fit = _Minima(x, w, levels, steps)
     for _ in range(_ROUNDS):
         fit.try_neighbours()
         fit.refit()
     fit.drop_what_zeros_beat()
     q = fit.grid(fit.d, fit.dmin, fit.scales, fit.minima)
     d, dmin = fit.d.astype(np.float16), fit.dmin.astype(np.float16)
-    return d, dmin, fit.scales, fit.minima, q.reshape(-1, QK_K)
+    scales, minima, whole = (a.astype(np.uint8) for a in (fit.scales, fit.minima, q))
+    return d, dmin, scales, minima, whole.reshape(-1, QK_K)
