@@ -20,6 +20,7 @@ from pellucid.server.metrics import Metrics
 from pellucid.server.middleware import BodyLimit, Keys, RequestIds
 from pellucid.server.observed import Observed, PromptLog
 from pellucid.server.openapi import document
+from pellucid.server.origins import Origins
 from pellucid.server.routes.about import health, model, models, props, version
 from pellucid.server.routes.chat import chat_completions
 from pellucid.server.routes.completions import completions
@@ -79,6 +80,9 @@ def create_app(
             Middleware(RequestIds),
             Middleware(Observed, metrics=metrics, paths=paths, log=settings.access_log),
             *([] if traces is None else [Middleware(Traced, traces=traces)]),
+            Middleware(
+                Origins, allowed=settings.allowed_origins, with_keys=bool(settings.api_keys)
+            ),
             Middleware(Keys, keys=settings.api_keys),
             Middleware(BodyLimit, limit=settings.limits.body_bytes),
         ],

@@ -41,6 +41,7 @@ RETRY_S: Final = 5
 
 _TYPES: Final = {
     401: "authentication_error",
+    403: "permission_error",
     429: "rate_limit_error",
     500: "server_error",
     503: "service_unavailable_error",
@@ -48,6 +49,7 @@ _TYPES: Final = {
 }
 _ANTHROPIC_TYPES: Final = {
     401: "authentication_error",
+    403: "permission_error",
     404: "not_found_error",
     413: "request_too_large",
     429: "rate_limit_error",
@@ -57,6 +59,7 @@ _ANTHROPIC_TYPES: Final = {
 }
 _CODES: Final = {
     401: "invalid_api_key",
+    403: "origin_not_allowed",
     404: "not_found",
     405: "method_not_allowed",
     413: "request_too_large",

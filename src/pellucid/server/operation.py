@@ -59,6 +59,7 @@ def settings_of(chosen: Chosen, own_name: str) -> Settings:
     return Settings(
         served_model_names=chosen["served_model_name"] or (own_name,),
         api_keys=chosen["api_key"],
+        allowed_origins=chosen["allowed_origins"],
         limits=RequestLimits(**{limit: chosen[name] for limit, name in _LIMITS.items()}),
         keep_alive_s=chosen["keep_alive_interval"],
         stalled_client_s=chosen["stalled_client_timeout"],

@@ -81,6 +81,7 @@ OPTIONS: Final = (
     Option("host", "text", "127.0.0.1", "The address to listen on; this machine alone."),
     Option("port", "count", 8000, "The port to listen on; 0 chooses a free one.", low=0),
     Option("api_key", "texts", (), "A key that is asked of clients.", "none", secret=True),
+    Option("allowed_origins", "texts", (), "Web pages that may ask; * is all.", "its own"),
     Option("served_model_name", "texts", (), "What clients call the model.", "the model's name"),
     Option("chat_template", "text", None, "A Jinja2 file in place of the model's own template."),
     Option("backend", "text", "native", "What computes: native or reference."),

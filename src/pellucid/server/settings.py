@@ -43,14 +43,16 @@ class Settings:
     """How one application answers.
 
     served_model_names: what clients call the model; the first is what responses say. api_keys:
-    without any, no key is asked for. keep_alive_s: the longest silence of a stream before a comment
-    is sent. stalled_client_s: how long a client may leave sent bytes unread before its request is
-    ended. guard: how much may be asked at once. access_log: a line in the log for each request.
+    without any, no key is asked for. allowed_origins: web pages from elsewhere that may use the
+    server; `*` is all. keep_alive_s: the longest silence of a stream before a comment is sent.
+    stalled_client_s: how long a client may leave sent bytes unread before its request is ended.
+    guard: how much may be asked at once. access_log: a line in the log for each request.
     log_prompts: whether prompts may be written to the log.
     """
 
     served_model_names: Sequence[str] = ("pellucid",)
     api_keys: Sequence[str] = ()
+    allowed_origins: Sequence[str] = ()
     limits: RequestLimits = field(default_factory=RequestLimits)
     keep_alive_s: float = 5.0
     stalled_client_s: float = 120.0
@@ -63,6 +65,7 @@ class Settings:
         if not self.served_model_names:
             raise BadInput("served_model_names is empty: give the model a name")
         _texts("api_keys", self.api_keys)
+        _texts("allowed_origins", self.allowed_origins)
         for name in ("keep_alive_s", "stalled_client_s"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
