@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,3 +41,27 @@ def test_agrees_with_the_kernel() -> None:
         pytest.skip(f"this kernel lists no flags for {platform.machine()}")
     for name, present in _native.cpu_features().items():
         assert present == (KERNEL_NAMES.get(name, name) in flags), name
+
+
+def test_every_kernel_set_is_considered_and_the_best_usable_is_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PELLUCID_SIMD", raising=False)
+    facts = json.loads(inspect_machine().stdout)
+    usable = [kernels["name"] for kernels in facts["kernels"] if kernels["usable"]]
+    assert usable[0] == "generic"
+    assert facts["kernels_chosen"] == usable[-1]
+    for kernels in facts["kernels"]:
+        if not kernels["usable"]:
+            assert "lacks" in kernels["why"]
+            monkeypatch.setenv("PELLUCID_SIMD", kernels["name"])
+            refused = inspect_machine()
+            assert refused.returncode == 2
+            assert kernels["why"] in refused.stderr
+    monkeypatch.setenv("PELLUCID_SIMD", "generic")
+    assert json.loads(inspect_machine().stdout)["kernels_chosen"] == "generic"
+
+
+def inspect_machine() -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pellucid", "inspect", "--machine", "--json"]
+    return subprocess.run(command, capture_output=True, text=True)

@@ -11,10 +11,19 @@ from pellucid.cli.output import in_bytes, table
 
 
 def describe_machine() -> dict[str, Any]:
-    """Processor, cores, memory in bytes, and the instruction sets the native kernels choose by."""
+    """Processor, cores, memory in bytes, the instruction sets the native kernels choose by, each
+    set of kernels with what speaks for or against it, and the one that was chosen.
+
+    Raises `BadInput` when PELLUCID_SIMD asks for kernels that cannot run here.
+    """
     from pellucid import __version__, _native
+    from pellucid.core.errors import BadInput
     from pellucid.engine.memory import available_memory
 
+    try:
+        chosen = _native.matmul.chosen()
+    except ValueError as error:
+        raise BadInput(f"PELLUCID_SIMD: {error}") from error
     return {
         "pellucid": __version__,
         "python": platform.python_version(),
@@ -24,6 +33,11 @@ def describe_machine() -> dict[str, Any]:
         "cores": _cores(),
         "memory_available": available_memory(),
         "instruction_sets": dict(_native.cpu_features()),
+        "kernels": [
+            {"name": name, "usable": usable, "why": why}
+            for name, usable, why in _native.matmul.considered()
+        ],
+        "kernels_chosen": chosen,
     }
 
 
@@ -41,6 +55,10 @@ def draw_machine(facts: dict[str, Any]) -> str:
     ]
     if missing:
         rows.append(("lacks", " ".join(missing)))
+    rows.append(("kernels", facts["kernels_chosen"]))
+    for kernels in facts["kernels"]:
+        can = "can run" if kernels["usable"] else "cannot run"
+        rows.append((f"  {kernels['name']}", f"{can}: {kernels['why']}"))
     return table(rows) + "\n"
 
 
