@@ -166,7 +166,7 @@ def _tensor_bytes(
         return _quantized(rows, choice.type, importance)
 
     try:
-        for raw, n, error, values in _in_order(pool, work, choice.source.pieces(), 2 * threads):
+        for raw, n, error, values in in_order(pool, work, choice.source.pieces(), 2 * threads):
             written.squared_error += error
             written.squared_values += values
             yield raw
@@ -186,7 +186,7 @@ def _quantized(
     return raw, rows.size, float(np.dot(error, error)), float(np.dot(flat, flat))
 
 
-def _in_order(
+def in_order(
     pool: ThreadPoolExecutor, work: Callable[[T], R], items: Iterable[T], ahead: int
 ) -> Iterator[R]:
     """`work` of each item, in order, at most `ahead` of them begun before they are asked for."""

@@ -30,6 +30,7 @@ from pellucid.engine.sizing import Asked
 from pellucid.engine.stream import Stream
 from pellucid.hub import DEFAULT_MODEL, Progress, SilentProgress, resolve
 from pellucid.ops import backend as make_ops
+from pellucid.quant.mixes import Mix, mix_named
 from pellucid.sampling import Sampler
 from pellucid.sampling.rows import RowsSampler
 from pellucid.text import Tokenizer, given_chat_template
@@ -50,7 +51,8 @@ class LLM:
     offline: never fetch. chat_template: a Jinja2 source in place of the model's own. seed: makes
     requests without a seed repeatable. progress: told what is fetched, loaded and decided.
 
-    `quantization` and `speculative` take only the value that means what happens anyway.
+    quantization: a type of `pellucid quantize` ("q4_k_m", "q8_0") for matrices that the model has
+    in f32, f16 or bf16. `speculative` takes only the value that means what happens anyway.
 
     Raises `BadInput` (or a subclass) for an argument or a model that cannot be honoured,
     `FetchError` when the model cannot be fetched.
@@ -80,7 +82,8 @@ class LLM:
         **unknown: Any,
     ) -> None:
         _refuse_unknown(unknown)
-        _refuse_later(quantization, speculative)
+        _refuse_later(speculative)
+        mix = None if quantization is None else _mix(quantization)
         asked = Asked(
             max_model_len,
             max_num_seqs,
@@ -96,7 +99,7 @@ class LLM:
         progress = progress or SilentProgress()
         self.model_path = resolve(model, offline=offline, progress=progress)
         ops = make_ops(backend, threads=_count("threads", threads), kv_dtype=kv_cache_dtype)
-        loaded = load(self.model_path, ops, asked, budget, progress.note)
+        loaded = load(self.model_path, ops, asked, budget, progress.note, mix)
         self.tokenizer: Tokenizer = loaded.tokenizer
         self.spec: ModelSpec = loaded.model.spec
         self.max_model_len: int = loaded.limits.max_model_len
@@ -316,11 +319,19 @@ def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
         raise BadInput(f"LLM has no argument {', '.join(sorted(unknown))}: leave it out")
 
 
-def _refuse_later(quantization: str | None, speculative: Mapping[str, Any] | None) -> None:
+def _refuse_later(speculative: Mapping[str, Any] | None) -> None:
     """What no backend here can honour must not be ignored."""
-    for name, value in ("quantization", quantization), ("speculative", speculative):
-        if value is not None:
-            raise BadInput(f"{name}={value!r} is not implemented: leave it at None")
+    if speculative is not None:
+        raise BadInput(f"speculative={speculative!r} is not implemented: leave it at None")
+
+
+def _mix(quantization: str) -> Mix:
+    if not isinstance(quantization, str):
+        raise BadInput(f"quantization must be the name of a type, not {quantization!r}")
+    try:
+        return mix_named(quantization)
+    except BadInput as error:
+        raise BadInput(f"quantization={quantization!r}: {error}") from error
 
 
 def _flag(name: str, value: bool) -> bool:

@@ -16,10 +16,13 @@ from pellucid.core.errors import PellucidError
 from pellucid.core.params import SamplingParams
 from pellucid.engine.defaults import default_params
 from pellucid.engine.memory import available_memory, in_words
+from pellucid.engine.quantized import AtLoad
 from pellucid.engine.sizing import Asked, describe, limits_for
 from pellucid.formats import Checkpoint, open_checkpoint
-from pellucid.models.registry import Model, load_model, read_spec
+from pellucid.models.registry import Model, is_no_weight, load_model, read_spec
+from pellucid.models.weights import locate
 from pellucid.ops import Ops
+from pellucid.quant.mixes import Mix
 from pellucid.scheduling import Limits
 from pellucid.text import (
     ChatTemplates,
@@ -47,15 +50,24 @@ def load(
     asked: Asked,
     kv_budget: int | None,
     note: Callable[[str], None],
+    mix: Mix | None = None,
 ) -> Loaded:
     """Everything an engine is made of, from the model at `path`, its weights prepared by `ops`.
 
-    `kv_budget` bytes may go to the KV cache; None is half of the memory that the weights leave.
-    `note` is told in one line what was decided. Errors are those of the parts.
+    With `mix` its matrices are quantised. `kv_budget` bytes may go to the KV cache; None is half of
+    the memory that the weights leave. `note` is told in one line what was decided. Errors are those
+    of the parts.
     """
     with open_checkpoint(path) as checkpoint:
-        _, spec = read_spec(checkpoint, asked.max_model_len)
+        family, spec = read_spec(checkpoint, asked.max_model_len)
         weights, form = _weights_in_memory(checkpoint, ops)
+        prepare = None
+        if mix is not None:
+            prepare = AtLoad(mix, spec, path)
+            stored = locate(checkpoint, family.tensors(spec), is_no_weight)
+            quantised = prepare.nbytes(stored)
+            if ops.name != "reference":
+                weights, form = quantised, f"as {mix.name}"
         free = available_memory()
         if weights > free:
             raise PellucidError(
@@ -70,7 +82,7 @@ def load(
         # The tokenizer's library keeps Python to itself while it builds; packing needs no Python.
         with ThreadPoolExecutor(1, "pellucid-text") as beside:
             text = beside.submit(open_text, checkpoint)
-            model = load_model(checkpoint, ops, context=limits.max_model_len)
+            model = load_model(checkpoint, ops, context=limits.max_model_len, prepare=prepare)
             tokenizer, templates = text.result()
     return Loaded(model, tokenizer, templates, limits, defaults)
 

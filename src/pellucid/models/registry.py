@@ -29,7 +29,7 @@ from pellucid.models.fields import Fields
 from pellucid.models.parts import head
 from pellucid.models.weights import Tensor, Weights, load_weights
 from pellucid.ops.step import Step, lower
-from pellucid.ops.vocabulary import Array, Ops
+from pellucid.ops.vocabulary import Array, HostTensor, Ops
 
 
 class Family(Protocol):
@@ -138,16 +138,18 @@ def load_model(
     ops: Ops,
     *,
     context: int | None = None,
+    prepare: Callable[[HostTensor], HostTensor] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Model:
-    """The model in `checkpoint`, its weights prepared by `ops`. Errors as `read_spec` and
-    `load_weights`."""
+    """The model in `checkpoint`, its weights as `prepare` makes them of the stored ones. Errors as
+    `read_spec` and `load_weights`."""
     family, spec = read_spec(checkpoint, context)
     weights = load_weights(
         checkpoint,
         family.tensors(spec),
         ops,
         skip=is_no_weight,
+        prepare=prepare,
         progress=progress,
     )
     return Model(spec, ops, weights, family)

@@ -98,9 +98,10 @@ def load_weights(
     ops: Ops,
     *,
     skip: Callable[[str], bool] = lambda _: False,
+    prepare: Callable[[HostTensor], HostTensor] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Weights:
-    """Hand every declared tensor of `checkpoint` to `ops.load`.
+    """Hand every declared tensor of `checkpoint` to `ops.load`, as `prepare` makes it.
 
     `skip` names tensors that carry nothing to compute with (buffers, or what the spec has read
     already); `progress(done, total)` counts tensors. Raises `FormatError` for a missing tensor
@@ -110,7 +111,7 @@ def load_weights(
     found: dict[str, Weight] = {}
     for done, stored in enumerate(locate(checkpoint, wanted, skip)):
         host = stored.host()
-        found[host.name] = ops.load(host)
+        found[host.name] = ops.load(host if prepare is None else prepare(host))
         if progress is not None:
             progress(done + 1, len(wanted))
     return Weights(found)
