@@ -16,7 +16,6 @@ from pellucid.core.errors import PellucidError
 from pellucid.core.params import SamplingParams
 from pellucid.engine.defaults import default_params
 from pellucid.engine.memory import available_memory, in_words
-from pellucid.engine.quantized import AtLoad
 from pellucid.engine.sizing import Asked, describe, limits_for
 from pellucid.formats import Checkpoint, open_checkpoint
 from pellucid.models.registry import Model, is_no_weight, load_model, read_spec
@@ -63,6 +62,8 @@ def load(
         weights, form = _weights_in_memory(checkpoint, ops)
         prepare = None
         if mix is not None:
+            from pellucid.engine.quantized import AtLoad  # what few starts need
+
             prepare = AtLoad(mix, spec, path)
             stored = locate(checkpoint, family.tensors(spec), is_no_weight)
             quantised = prepare.nbytes(stored)
