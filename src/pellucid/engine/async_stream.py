@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 
-from pellucid.core.errors import PellucidError
+from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.outputs import Increment, RequestOutput
 from pellucid.engine.gathered import Gathered
 from pellucid.engine.request import Request
@@ -34,6 +34,11 @@ class Arrivals:
     def __init__(self) -> None:
         self.letters: deque[Letter] = deque()
         self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits for a letter."""
+        return self._waiter is not None
 
     def receive(self, letter: Letter) -> None:
         """In the event loop: an increment, or the error that ends the request."""
@@ -57,10 +62,13 @@ class Arrivals:
         return False
 
     async def wait(self) -> None:
-        """Until there is a letter."""
-        while not self.letters:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+        """Until there is a letter. One task may."""
+        try:
+            while not self.letters:
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
+        finally:
+            self._waiter = None
 
 
 class AsyncStream:
@@ -109,9 +117,12 @@ class AsyncStream:
         return self
 
     async def __anext__(self) -> Increment:
-        """The next increment. Raises the `PellucidError` that ended the request."""
+        """The next increment. Raises the `PellucidError` that ended the request, and `BadInput` if
+        another task is waiting for it: an increment goes to one of them."""
         if self._abort is None or self._gathered.finished:
             raise StopAsyncIteration
+        if self._arrivals.awaited:
+            raise BadInput("another task waits for this stream: have one task read it")
         try:
             await self._arrivals.wait()
             letter = self._arrivals.letters.popleft()

@@ -143,6 +143,7 @@ def play(llm: LLM, history: History) -> tuple[list[Gathered], Rows]:
                 if event.cancelled_after is not None:
                     aborts.setdefault(step + 1 + event.cancelled_after, []).append(generation)
             engine.step()
+            engine.scheduler.check()
             step += 1
         results = [found[index] for index in range(len(history.events))]
     finally:

@@ -14,6 +14,7 @@ import pytest
 from pellucid import LLM, AsyncLLM, BadInput, PellucidError, PromptTooLong, SamplingParams
 from pellucid.core.outputs import Increment
 from pellucid.core.record import StepRecord
+from pellucid.engine.async_stream import AsyncStream
 from tests.python.engine.conftest import DEFAULTS
 
 ENDLESS = SamplingParams(temperature=0, max_tokens=60, ignore_eos=True)
@@ -144,6 +145,24 @@ def test_whoever_leaves_ends_the_request(
 
     asyncio.run(scene())
     assert unused_pages(async_llm)
+
+
+def test_a_second_reader_of_a_stream_is_refused_and_the_first_reads_on(
+    async_llm: AsyncLLM,
+) -> None:
+    async def read(stream: AsyncStream) -> list[Increment]:
+        return [increment async for increment in stream]
+
+    async def main() -> None:
+        stream = async_llm.stream("abc", ENDLESS)
+        first = asyncio.create_task(read(stream))
+        while not stream._arrivals.awaited:
+            await asyncio.sleep(0)
+        with pytest.raises(BadInput, match="another task"):
+            await anext(stream)
+        assert sum(len(increment.token_ids) for increment in await first) == ENDLESS.max_tokens
+
+    asyncio.run(main())
 
 
 def test_a_request_is_ended_by_its_id(async_llm: AsyncLLM) -> None:
