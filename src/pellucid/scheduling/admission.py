@@ -47,6 +47,7 @@ class Admission:
         self.plan_number = 0
         self.prefix_queries = 0  # prompt tokens looked up in the prefix cache
         self.prefix_hits = 0  # and found
+        self.page_size = limits.page_size
         self._limits = limits
         self._memory = memory
         self._running = running
@@ -65,7 +66,7 @@ class Admission:
         for sequence in sequences:
             if self._follow_sibling(sequence):
                 continue
-            known = len(self._memory.known_pages(sequence)) * self._limits.page_size
+            known = len(self._memory.known_pages(sequence)) * self.page_size
             sequence.size = max(len(sequence.tokens) - known, 1)
             self.queue.add(sequence)
 
@@ -131,7 +132,7 @@ class Admission:
         sequence.state = State.RUNNING
         sequence.passed = 0
         sequence.last_led = self.plan_number - 1
-        self.followers.expect(sequence, reuse.computed // self._limits.page_size)
+        self.followers.expect(sequence, reuse.computed // self.page_size)
         if not sequence.n_preemptions:
             sequence.cached_tokens = reuse.computed
             if self._memory.prefix is not None and not sequence.all_logits:
@@ -161,7 +162,7 @@ class Admission:
         if leader.last_led < self.plan_number - 1:
             return False
         self.queue.discard(sequence)
-        self.followers.follow(sequence, leader, end * self._limits.page_size)
+        self.followers.follow(sequence, leader, end * self.page_size)
         return True
 
     def _place_for(self, sequence: Sequence) -> bool:
@@ -173,7 +174,7 @@ class Admission:
         """Pages to be left when the sequence has started."""
         if not self._running.all:
             return 0
-        grows = pages_for(len(sequence.tokens), self._limits.page_size) < sequence.max_pages
+        grows = pages_for(len(sequence.tokens), self.page_size) < sequence.max_pages
         return self._running.n_growing + grows
 
     def _must_wait_for_an_end(self, sequence: Sequence) -> bool:
@@ -223,7 +224,7 @@ class Admission:
         wanted = memory.cost(oldest, memory.without_copy(theirs)) + self._headroom(oldest)
         if need + wanted <= memory.available:
             return 0
-        most = pages_for(len(oldest.tokens), self._limits.page_size)
+        most = pages_for(len(oldest.tokens), self.page_size)
         return need if oldest.passed + need <= most else None
 
 

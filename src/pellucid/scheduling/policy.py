@@ -104,6 +104,9 @@ def _serve(admission: Admission, running: Running, lane: Lane, budget: int, chun
     if budget <= 0:
         return budget
     key = lane.key
+    # Who comes to follow another is charged a page, the least that it will not compute: however
+    # many share a prefix, a plan looks at few, and nobody behind them waits longer for it.
+    to_follow = budget
     started = sorted(running.prefilling.values(), key=key, reverse=True)  # the next one last
     waiting = admission.queue.first(lane)
     while budget > 0 and (started or waiting is not None):
@@ -111,6 +114,9 @@ def _serve(admission: Admission, running: Running, lane: Lane, budget: int, chun
             sequence = waiting
             outcome = admission.admit(sequence, lane)
             waiting = None if outcome is Outcome.BLOCKED else admission.queue.first(lane)
+            if outcome is Outcome.FOLLOWS:
+                to_follow -= admission.page_size
+                waiting = waiting if to_follow > 0 else None
             if outcome is not Outcome.RUNS:
                 continue
         else:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pellucid.scheduling import Scheduler, Sequence, State
+from pellucid.scheduling.admission import Outcome
+from pellucid.scheduling.queue import Lane
 from tests.python.scheduling.helpers import apply, limits, outline, run, step
 
 
@@ -185,3 +187,33 @@ def test_the_least_recently_used_chain_goes_first_and_from_its_end() -> None:
         step(scheduler)
         assert again.cached_tokens == known
         scheduler.finish(again)
+
+
+def test_a_plan_looks_at_few_however_many_share_a_prefix() -> None:
+    """Else one plan in the middle of everything takes a second."""
+    scheduler = caching(max_model_len=100, max_num_batched_tokens=64, max_num_seqs=64, n_pages=900)
+    shared = range(98)
+    sequences = [Sequence(i, [*shared[: 40 + i % 58], 7], 1) for i in range(500)]
+    for sequence in sequences:
+        scheduler.add(sequence)
+    looked = 0
+    admit = scheduler._admission.admit
+
+    def counting(sequence: Sequence, lane: Lane) -> Outcome:
+        nonlocal looked
+        looked += 1
+        return admit(sequence, lane)
+
+    scheduler._admission.admit = counting  # type: ignore[method-assign]
+    while not scheduler.idle:
+        before, n_running = looked, scheduler.n_running
+        plan = scheduler.plan()
+        assert plan.spans
+        # A token or a page of the step for each, and one that is turned down by each lane in turn.
+        assert looked - before <= 64 + 3
+        assert n_running <= 64
+        apply(scheduler, plan)
+        for span in plan.spans:
+            if span.n_logits:
+                scheduler.finish(sequences[span.sequence])
+    assert all(sequence.state is State.FINISHED for sequence in sequences)
