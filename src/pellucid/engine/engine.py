@@ -163,7 +163,7 @@ class Engine:
     def waiting(self) -> list[tuple[str, str]]:
         """The requests that wait, and why: (request id, reason), an entry for each answer. Of
         probes nothing is said."""
-        with self._lock:
+        with self._alone():
             return [
                 (self._jobs[sequence].generation.request.id, reason)
                 for sequence, reason in self.scheduler.waiting()
