@@ -114,3 +114,26 @@ def test_a_plan_cut_short_ends_every_request(crowded: LLM, monkeypatch: pytest.M
         list(other)
     assert crowded.engine.scheduler.idle
     crowded.engine.scheduler.check()
+
+
+def test_a_stream_dropped_while_a_plan_is_made_ends_after_the_step(
+    make_llm: MakeLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the garbage collector runs there."""
+    llm = make_llm(page_size=4)
+    params = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True)
+    [output] = llm.generate("hello", params)
+    dropped, kept = llm.stream("abcd", params), llm.stream("hello", params)
+    running = llm.engine.scheduler._running
+    grow = running.grow
+
+    def dropping(sequence: Any) -> None:
+        dropped.close()
+        grow(sequence)
+
+    monkeypatch.setattr(running, "grow", dropping)  # both come to need a page in the same step
+    tokens = [token for increment in kept for token in increment.token_ids]
+    assert tokens == output.outputs[0].token_ids
+    assert dropped.output().outputs[0].finish_reason == "abort"
+    llm.engine.scheduler.check()
+    assert llm.engine.scheduler.idle
