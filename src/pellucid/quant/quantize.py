@@ -13,7 +13,7 @@ from pellucid.core.errors import BadInput, UnsupportedError
 from pellucid.quant.encode import ENCODERS
 from pellucid.quant.least_squares import Floats
 from pellucid.quant.search import FASTEST, Search
-from pellucid.quant.types import LAYOUTS, TensorType, layout
+from pellucid.quant.types import LAYOUTS, QK_K, TensorType, layout
 
 # Elements searched at a time: the temporaries of a search stay in a core's cache.
 CHUNK_ELEMENTS = 1 << 15
@@ -33,7 +33,8 @@ def quantize(
 ) -> NDArray[np.uint8]:
     """The bytes, uint8 [bytes], of float32 `values` [..., row] in `type`.
 
-    `importance`, float32 [row], weighs the squared errors of a row's elements (None: all alike).
+    `importance`, float32 [row], weighs the squared errors of a row's elements; without it those of
+    large values weigh up to a few times as much in blocks of 32, and all alike in super-blocks.
     Values go to the nearest f16 or bf16 for those types, and with least squares to the others.
 
     Raises `UnsupportedError` for a type that is not written, `BadInput` for values that are not
@@ -75,7 +76,7 @@ def _by_chunks(
     step = CHUNK_ELEMENTS // x.shape[1]
     for start in range(0, len(x), step):
         chunk = np.ascontiguousarray(_within_reach(x[start : start + step]), np.float32)
-        w = None
+        w = _by_size(chunk) if importance is None and x.shape[1] < QK_K else None
         if importance is not None:
             w = importance[np.arange(start, start + len(chunk)) % len(importance)]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -83,6 +84,20 @@ def _by_chunks(
         _check_scales(found)
         blocks[start : start + step] = found
     return blocks.view(np.uint8)
+
+
+def _by_size(x: Floats) -> Floats:
+    """Weights of squared errors in blocks of 32, where no text says better: |x| + rms of the block.
+
+    A fit by plain squares cuts off the largest weights, which models lean on. Divergence of
+    Qwen2.5-Coder-0.5B in Q4_0 over 300 tokens: 0.080 nats, by plain squares 0.101, by ggml 0.088.
+    In super-blocks it costs more error than ggml's where there are outliers: not done there.
+    """
+    sizes = np.abs(x)
+    sizes += np.sqrt(np.einsum("nk,nk->n", x, x) / np.float32(x.shape[1]))[:, None]
+    mean = sizes.mean(axis=1, keepdims=True)
+    weights: Floats = np.where(mean > 0, sizes / np.where(mean > 0, mean, 1), np.float32(1))
+    return weights.astype(np.float32)
 
 
 def _within_reach(x: Floats) -> Floats:

@@ -62,13 +62,15 @@ def test_normal_values_lose_what_the_bits_ask_for(type: TensorType) -> None:
 
 @pytest.mark.parametrize("kind", SHAPES)
 @pytest.mark.parametrize("type", PLAINLY, ids=lambda t: t.name)
-def test_no_block_is_worse_than_by_plain_rounding(type: TensorType, kind: str) -> None:
+def test_less_is_lost_than_by_plain_rounding(type: TensorType, kind: str) -> None:
     values = tensor(kind)
     theirs = gguf_quants.quantize(values, gguf.GGMLQuantizationType(int(type)))
     plain = values - dequantize(theirs.reshape(-1), type, values.shape)
-    ours, plain = (np.square(e.reshape(-1, 32)).sum(axis=1) for e in (lost(values, type), plain))
+    assert rms(lost(values, type)) < rms(plain)
+    # With errors that all weigh alike it is so in every block.
+    alike = lost(values, type, np.ones(values.shape[1], np.float32))
+    ours, plain = (np.square(e.reshape(-1, 32)).sum(axis=1) for e in (alike, plain))
     assert (ours <= plain * 1.0001 + 1e-12).all()
-    assert ours.sum() < plain.sum()
 
 
 @pytest.mark.parametrize("kind", SHAPES)
@@ -92,11 +94,9 @@ def test_importance_moves_the_error_to_where_it_counts_least(type: TensorType) -
         return rms(error * np.sqrt(importance))
 
     assert weighed(lost(values, type, importance)) < 0.99 * weighed(lost(values, type))
-    # Weights that are all alike are no weights.
-    same = quantize(values, type, np.full(512, 7, np.float32))
-    np.testing.assert_allclose(
-        rms(values - dequantize(same, type, values.shape)), rms(lost(values, type)), rtol=1e-3
-    )
+    # Only their ratios count.
+    same = quantize(values, type, 8 * importance)
+    np.testing.assert_array_equal(same, quantize(values, type, importance))
 
 
 @pytest.mark.parametrize("type", TYPES, ids=lambda t: t.name)
