@@ -159,14 +159,18 @@ void give_back(const uint8_t* begin, const uint8_t* end) {
 #endif
 }
 
+int64_t row_bytes(const RawWeight& weight) {
+  const Layout& layout = *find_layout(weight.type);
+  return weight.k / layout.raw_elements * layout.raw_bytes;
+}
+
 void pack(const Piece& piece) {
   const RawWeight& from = *piece.from;
   piece.weight->pack(from.raw, piece.begin, piece.end);
   if (!from.mapped) return;
-  const Layout& layout = *find_layout(from.type);
-  const int64_t row_bytes = from.k / layout.raw_elements * layout.raw_bytes;
-  give_back(from.raw + piece.begin * kLanes * row_bytes,
-            from.raw + std::min(piece.end * kLanes, from.n_out) * row_bytes);
+  const int64_t row = row_bytes(from);
+  give_back(from.raw + piece.begin * kLanes * row,
+            from.raw + std::min(piece.end * kLanes, from.n_out) * row);
 }
 
 }  // namespace
@@ -201,6 +205,9 @@ std::vector<std::unique_ptr<PackedWeight>> pack_weights(const std::vector<RawWei
     worker.for_each(static_cast<int64_t>(pieces.size()),
                     [&](int64_t i) { matmul::pack(pieces[static_cast<size_t>(i)]); });
   });
+  // A page that is read may bring those around it back, of pieces that another thread was done with.
+  for (const RawWeight& from : weights)
+    if (from.mapped) matmul::give_back(from.raw, from.raw + from.n_out * matmul::row_bytes(from));
   return packed;
 }
 
