@@ -30,7 +30,6 @@ from peers.client import Worker, WorkerError
 from peers.machine import first_output, spinner
 
 from pellucid import __version__
-from pellucid.bench.peaks import Probe
 from pellucid.bench.run import Settings, run_bench
 from pellucid.cli.machine import describe_machine
 from pellucid.core.plan import Span
@@ -38,6 +37,7 @@ from pellucid.costs import WeightSize, step_cost
 from pellucid.formats import open_checkpoint
 from pellucid.hub import DEFAULT_MODEL, TerminalProgress, resolve
 from pellucid.models.registry import read_spec
+from pellucid.ops.native.peaks import Probe
 
 OURS = "pellucid"
 HERE = Path(__file__).resolve().parent

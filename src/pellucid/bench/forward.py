@@ -10,12 +10,12 @@ from operator import add
 from typing import Any
 
 from pellucid.bench.cases import PAGE_SIZE, Case
-from pellucid.bench.peaks import Peaks, Probe
 from pellucid.bench.spread import Spread
 from pellucid.core.errors import BadInput
 from pellucid.core.plan import Plan
 from pellucid.costs import Cost, WeightSize, step_cost
 from pellucid.models.registry import Model
+from pellucid.ops.native.peaks import Peaks, Probe
 
 
 @dataclass(frozen=True, slots=True)

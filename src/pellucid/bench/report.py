@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pellucid.bench.forward import Measured
-from pellucid.bench.peaks import Peaks
 from pellucid.bench.whole import WholeMeasured
+from pellucid.ops.native.peaks import Peaks
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from pathlib import Path
 from pellucid.bench.cases import BATCHES, PAGE_SIZE, Case, sweep
 from pellucid.bench.clock import TimedNativeOps
 from pellucid.bench.forward import measure, weight_sizes
-from pellucid.bench.peaks import Probe
 from pellucid.bench.report import Report
 from pellucid.bench.whole import measure_whole
 from pellucid.core.errors import BadInput
@@ -22,6 +21,7 @@ from pellucid.formats import open_checkpoint
 from pellucid.models.registry import read_spec
 from pellucid.ops import Ops, backend
 from pellucid.ops.native.backend import available_threads
+from pellucid.ops.native.peaks import Probe
 
 
 @dataclass(frozen=True, slots=True)

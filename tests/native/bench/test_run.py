@@ -12,7 +12,6 @@ from pellucid import LLM, _native
 from pellucid.bench import Settings, report_json, run_bench
 from pellucid.bench.clock import TimedNativeOps
 from pellucid.bench.forward import measure, weight_sizes
-from pellucid.bench.peaks import Peaks
 from pellucid.bench.whole import _engine
 from pellucid.cli.main import main
 from pellucid.core.errors import BadInput
@@ -21,6 +20,7 @@ from pellucid.engine.sizing import Asked
 from pellucid.formats import open_checkpoint
 from pellucid.models.registry import load_model
 from pellucid.ops import backend as make_ops
+from pellucid.ops.native.peaks import Peaks
 from tests.python.engine.tiny import CONTEXT, LAYERS, N_ROWS, D, write_model
 
 WISHES = {"prefill": (40,), "decode": 3, "batches": (1, 2), "contexts": (50,), "repeats": 2}
