@@ -12,9 +12,11 @@ from pellucid.ops.native.peaks import Peaks
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`arithmetic` names the peak that operations are held against: int8 or f32."""
+    """`quantization`: the type that weights were quantised to at load. `arithmetic` names the peak
+    that operations are held against: int8 or f32."""
 
     model: str
+    quantization: str | None
     backend: str
     threads: int
     kv_dtype: str
@@ -38,6 +40,7 @@ def report_json(report: Report) -> dict[str, Any]:
     """All of it, for machines: rates in bytes, operations and tokens a second."""
     return {
         "model": report.model,
+        "quantization": report.quantization,
         "backend": report.backend,
         "threads": report.threads,
         "kv_cache_dtype": report.kv_dtype,

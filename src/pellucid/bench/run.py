@@ -22,12 +22,13 @@ from pellucid.models.registry import read_spec
 from pellucid.ops import Ops, backend
 from pellucid.ops.native.backend import available_threads
 from pellucid.ops.native.peaks import Probe
+from pellucid.quant.mixes import Mix
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`decode`: steps of a decode measurement. `prefill`, `contexts`: None are the usual ones.
-    `threads`, `kv_dtype`: None is the backend's choice."""
+    `threads`, `kv_dtype`: None is the backend's choice. `mix`: what to quantise to at load."""
 
     prefill: tuple[int, ...] | None = None
     decode: int = 32
@@ -37,6 +38,7 @@ class Settings:
     backend: str = "native"
     threads: int | None = None
     kv_dtype: str | None = None
+    mix: Mix | None = None
 
 
 def run_bench(path: Path, settings: Settings, note: Callable[[str], None]) -> Report:
@@ -52,7 +54,7 @@ def run_bench(path: Path, settings: Settings, note: Callable[[str], None]) -> Re
     cases = sweep(spec, *given)
     for case in cases:
         _check_memory(case, spec, ops)
-    loaded = load(path, ops, Asked(), None, note)
+    loaded = load(path, ops, Asked(), None, note, settings.mix)
     sizes = weight_sizes(loaded.model)
     weights_bytes = sum(weight.nbytes for weight in sizes.values())
     threads = settings.threads or available_threads()
@@ -67,6 +69,7 @@ def run_bench(path: Path, settings: Settings, note: Callable[[str], None]) -> Re
         whole.append(measure_whole(loaded, batch, settings.decode, settings.repeats, clock))
     return Report(
         model=str(path),
+        quantization=None if settings.mix is None else settings.mix.name,
         backend=settings.backend,
         threads=threads,
         kv_dtype=ops.kv_dtype,

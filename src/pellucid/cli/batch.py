@@ -190,6 +190,7 @@ def _settings_digest(
     settings: dict[str, Any] = {
         "version": __version__,
         "backend": engine.backend or "native",
+        "quantization": engine.quantization,
         "max_model_len": engine.max_model_len,
         "seed": seed,
         "names": names,

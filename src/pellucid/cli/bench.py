@@ -15,7 +15,7 @@ from pellucid.cli.arguments import (
     named_model,
     offline_option,
 )
-from pellucid.cli.engine_options import backend_option, threads_option
+from pellucid.cli.engine_options import backend_option, quantization_option, threads_option
 from pellucid.cli.output import in_bytes, note, write, write_json
 from pellucid.core.errors import BadInput
 
@@ -34,6 +34,7 @@ COUNTS = "NUMBER,..."
 @model_option
 @backend_option
 @threads_option
+@quantization_option
 @click.option("--prefill", metavar=COUNTS, help="Prompt lengths. [512]")
 @click.option(
     "--decode",
@@ -67,6 +68,7 @@ def bench(
     model: str | None,
     backend: str | None,
     threads: int | None,
+    quantization: str | None,
     prefill: str | None,
     decode: int,
     batch: str,
@@ -84,6 +86,7 @@ def bench(
     """
     from pellucid.bench import Settings, report_json, run_bench
     from pellucid.cli.machine import describe_machine
+    from pellucid.quant.mixes import mix_named
 
     name = named_model(model_name, model)
     settings = Settings(
@@ -95,6 +98,7 @@ def bench(
         backend=backend or "native",
         threads=threads,
         kv_dtype=kv_cache_dtype,
+        mix=None if quantization is None else mix_named(quantization),
     )
     path = find_model(name, offline)
     report = run_bench(path, settings, note)
@@ -136,7 +140,8 @@ def draw(report: Report) -> str:
     out = io.StringIO()
     console = Console(file=out, width=100)
     console.print(
-        f"{report.model}\n{report.backend} backend, {report.threads} threads, weights "
+        f"{report.model}{_quantised(report)}\n"
+        f"{report.backend} backend, {report.threads} threads, weights "
         f"{in_bytes(report.weights_bytes)}, KV cache {report.kv_dtype}\n"
         f"peaks of these threads: read {peaks.read / 1e9:.1f} GB/s, int8 {peaks.int8 / 1e9:.0f} "
         f"GOP/s, float32 {peaks.f32 / 1e9:.0f} GFLOP/s\n",
@@ -147,6 +152,10 @@ def draw(report: Report) -> str:
     if report.whole:
         console.print(_whole_table(report))
     return out.getvalue()
+
+
+def _quantised(report: Report) -> str:
+    return f", quantised to {report.quantization}" if report.quantization else ""
 
 
 def _table(title: str, first: str, *others: str) -> Table:

@@ -19,10 +19,16 @@ backend_option = click.option(
     "--backend", metavar="NAME", help="What computes: native or reference. [native]"
 )
 threads_option = click.option("--threads", type=int, help="Threads to compute with. [all cores]")
+quantization_option = click.option(
+    "--quantization",
+    metavar="TYPE",
+    help="Quantise matrices in f32, f16 or bf16 at load: q8_0, q4_k_m and others.",
+)
 
 _OPTIONS = (
     backend_option,
     threads_option,
+    quantization_option,
     click.option("--max-model-len", type=int, help="Context: prompt and answer. [the model's]"),
     click.option(
         "--no-kv-cache",
@@ -43,13 +49,16 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def gathered(
         backend: str | None,
         threads: int | None,
+        quantization: str | None,
         max_model_len: int | None,
         no_kv_cache: bool,
         offline: bool,
         verbose: bool,
         **others: Any,
     ) -> Any:
-        engine = EngineOptions(backend, threads, max_model_len, not no_kv_cache, offline, verbose)
+        engine = EngineOptions(
+            backend, threads, quantization, max_model_len, not no_kv_cache, offline, verbose
+        )
         return command(engine=engine, **others)
 
     for option in reversed(_OPTIONS):
@@ -61,6 +70,7 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
 class EngineOptions:
     backend: str | None = None
     threads: int | None = None
+    quantization: str | None = None
     max_model_len: int | None = None
     kv_cache: bool = True
     offline: bool = False
@@ -77,6 +87,7 @@ class EngineOptions:
         wishes: dict[str, Any] = {
             "backend": self.backend,
             "threads": self.threads,
+            "quantization": self.quantization,
             "max_model_len": self.max_model_len,
         }
         given = {name: value for name, value in wishes.items() if value is not None}

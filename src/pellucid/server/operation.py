@@ -30,6 +30,7 @@ logger = logging.getLogger("pellucid.server")
 _ENGINE = {
     "backend": "backend",
     "threads": "threads",
+    "quantization": "quantization",
     "max_model_len": "max_model_len",
     "max_num_seqs": "max_num_seqs",
     "max_num_batched_tokens": "max_num_batched_tokens",

@@ -86,6 +86,7 @@ OPTIONS: Final = (
     Option("chat_template", "text", None, "A Jinja2 file in place of the model's own template."),
     Option("backend", "text", "native", "What computes: native or reference."),
     Option("threads", "count", None, "Threads to compute with.", "all cores"),
+    Option("quantization", "text", None, "A type to quantise to at load.", "as stored"),
     Option("max_model_len", "count", None, "Context: prompt and answer.", "the model's"),
     Option("max_num_seqs", "count", None, "Answers that run at once.", "32"),
     Option("max_num_batched_tokens", "count", None, "Positions of one step.", "512"),

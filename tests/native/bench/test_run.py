@@ -152,6 +152,16 @@ def test_json_is_one_object_and_nothing_else(path: Path, capsys: Any) -> None:
     assert [case["name"] for case in report["cases"]] == ["prefill 8", "decode 1, context 32"]
 
 
+def test_quantised_at_load(path: Path, capsys: Any) -> None:
+    code, out, _ = run_cli(capsys, str(path), *SHORT, "--quantization", "Q8_0", "--json")
+    report = json.loads(out)
+    plain = report_json(run_bench(path, Settings((8,), 2, (1,), (), 1), quiet))
+    assert (code, report["quantization"], plain["quantization"]) == (0, "q8_0", None)
+    assert report["weights_bytes"] < 0.6 * plain["weights_bytes"]
+    read = [r["cases"][0]["cost"]["weights_read"] for r in (report, plain)]
+    assert read[0] < 0.6 * read[1]
+
+
 def test_the_table_shows_each_case(path: Path, capsys: Any) -> None:
     code, out, _ = run_cli(capsys, str(path), *SHORT)
     assert code == 0
@@ -170,6 +180,7 @@ def test_the_table_shows_each_case(path: Path, capsys: Any) -> None:
         (("--backend", "magic"), "backend 'magic' is unknown"),
         (("--kv-cache-dtype", "int3"), "int3"),
         (("--threads", "0"), "threads"),
+        (("--quantization", "q3_k"), "type 'q3_k' is none of those that are written"),
     ],
 )
 def test_bad_flags_are_one_line(

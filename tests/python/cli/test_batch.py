@@ -50,6 +50,7 @@ def test_answers_a_file_and_finds_it_done_the_next_time(
         (("--no-kv-cache",), True),
         (("--seed", "1"), False),
         (("--max-model-len", "50"), False),
+        (("--quantization", "q4_0"), False),
         (("--lenient",), False),
         (("--served-model-name", "other"), False),
     ],

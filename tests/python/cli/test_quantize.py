@@ -219,3 +219,23 @@ def test_outputs_that_are_refused(command: Command, model: Path, tmp_path: Path)
     refused(command("quantize", str(model), str(out), "-t", "q3_k"), "'q3_k'", "q4_k_m")
     assert out.read_text() == "old"
     assert command("quantize", str(model), str(out), "-t", "q4_0", "--force").code == 0
+
+
+def test_run_quantises_at_load(command: Command, tmp_path: Path) -> None:
+    folder, text = tiny_llama(tmp_path / "model"), "the newest wide"
+    flags = ("--raw", "--backend", "reference", "--temperature", "0", "--logprobs", "0", "--json")
+    found = []
+    for quantization in None, "q4_0":
+        given = ("--quantization", quantization) if quantization else ()
+        ended = command("run", str(folder), text, "--max-tokens", "1", *flags, *given)
+        assert ended.code == 0, ended.err
+        token = json.loads(ended.out)["outputs"][0]["logprobs"][0]
+        found.append(token["logprob"])
+        with LLM(folder, backend="reference", quantization=quantization) as llm:
+            row = llm.logits(list(llm.tokenizer.encode(text)))[-1].astype(np.float64)
+        assert row.argmax() == token["token_id"]
+        assert token["logprob"] == pytest.approx(row.max() - np.log(np.exp(row).sum()), abs=1e-4)
+    assert abs(found[0] - found[1]) > 1e-3
+    ended = command("run", str(folder), text, "--quantization", "q9")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert "quantization='q9'" in ended.err
