@@ -65,3 +65,10 @@ def find_model(name: str, offline: bool, progress: Progress | None = None) -> Pa
     from pellucid.hub import TerminalProgress, resolve
 
     return resolve(name, offline=offline, progress=progress or TerminalProgress())
+
+
+def find_config(name: str, offline: bool) -> Path:
+    """The path of a model whose weights nobody will ask for: they are not fetched."""
+    from pellucid.hub import TerminalProgress, resolve_config
+
+    return resolve_config(name, offline=offline, progress=TerminalProgress())

@@ -38,6 +38,7 @@ _COMMANDS = {
     "inspect": "inspect_model:inspect_model",
     "pull": "pull:pull",
     "list": "list_models:list_models",
+    "explain": "explain:explain",
     "quantize": "quantize:quantize",
     "bench": "bench:bench",
     "selftest": "selftest:selftest",

@@ -14,13 +14,14 @@ from pellucid.hub.progress import Progress, SilentProgress, TerminalProgress
 
 if TYPE_CHECKING:
     from pellucid.hub.inventory import ListedModel, list_models
-    from pellucid.hub.resolver import pull, resolve
+    from pellucid.hub.resolver import pull, resolve, resolve_config
 
 _HOMES = {
     "ListedModel": "inventory",
     "list_models": "inventory",
     "pull": "resolver",
     "resolve": "resolver",
+    "resolve_config": "resolver",
 }
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "list_models",
     "pull",
     "resolve",
+    "resolve_config",
 ]
 
 

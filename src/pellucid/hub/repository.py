@@ -102,6 +102,21 @@ def fetch(model: HubModel, progress: Progress) -> Path:
     return snapshot / gguf if gguf else snapshot
 
 
+def fetch_small(model: HubModel, progress: Progress) -> Path:
+    """The folder of a model with its configuration and tokenizer and no weights; a GGUF file, where
+    the repository holds only those, whole. The model does not count as being here. Raises as
+    `fetch`."""
+    listing = list_repository(model)
+    names = [file.name for file in listing.files]
+    if pick_gguf(model, names):
+        return fetch(model, progress)
+    if "config.json" not in names:
+        raise BadInput(f"{model}: the repository holds no config.json")
+    for name in small_files(names):
+        _fetch_file(model.repo, listing, name, progress)
+    return RepositoryFolder(model.repo).snapshot(listing.commit)
+
+
 def fetch_pinned(repo: str, revision: str, name: str, sha256: str, progress: Progress) -> Path:
     """One file that must have this SHA-256; a repository that offers another one is refused."""
     model = HubModel(repo, revision, file=name)

@@ -39,6 +39,20 @@ def resolve(
     return _locked(meant, progress, lambda: _find(meant, progress) or _fetch(meant, progress))
 
 
+def resolve_config(
+    name_or_path: str | Path, *, offline: bool = False, progress: Progress | None = None
+) -> Path:
+    """As `resolve`, for who asks what a model is and not to run it: of a model of the hub that is
+    not here, configuration and tokenizer are fetched, and no weight. Raises as `resolve`."""
+    meant = parse_name(str(name_or_path))
+    progress = progress or SilentProgress()
+    if not isinstance(meant, HubModel) or is_offline(offline) or _find(meant, progress):
+        return resolve(name_or_path, offline=offline, progress=progress)
+    from pellucid.hub.repository import fetch_small
+
+    return _locked(meant, progress, lambda: fetch_small(meant, progress))
+
+
 def pull(name: str, *, offline: bool = False, progress: Progress | None = None) -> Path:
     """Like `resolve`, but asks the hub for the newest state and hashes every file again.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pellucid.core.errors import BadInput, FetchError
-from pellucid.hub import list_models, pull, resolve
+from pellucid.hub import list_models, pull, resolve, resolve_config
 from pellucid.hub.listing import SHARD_INDEX
 from tests.python.hub.fake_hub import FakeHub
 
@@ -89,6 +89,22 @@ def test_a_model_that_another_tool_left_without_its_tokenizer_is_completed(
     with pytest.raises(FetchError, match="not in the cache"):
         resolve("owner/name", offline=True)
     assert (resolve("owner/name") / "tokenizer.json").read_bytes() == MODEL["tokenizer.json"]
+
+
+def test_a_configuration_is_fetched_without_weights_and_is_no_model(hub: FakeHub) -> None:
+    hub.files.update(SHARDED)
+    folder = resolve_config("owner/name")
+    assert names_in(folder) == {"config.json", "tokenizer.json", SHARD_INDEX}
+    whole = resolve("owner/name")  # what came of it is not taken for the model
+    assert names_in(whole) == names_in(folder) | {"one.safetensors", "two.safetensors"}
+    asked = len(hub.requests)
+    assert resolve_config("owner/name") == whole
+    assert len(hub.requests) == asked
+
+
+def test_of_gguf_files_there_is_no_part_to_fetch(hub: FakeHub) -> None:
+    hub.files.update(GGUFS)
+    assert resolve_config("owner/name").read_bytes() == GGUFS["m-Q4_K_M.gguf"]
 
 
 def test_shards_are_those_of_the_index(hub: FakeHub) -> None:

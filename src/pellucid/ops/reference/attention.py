@@ -44,6 +44,10 @@ class KVCache:
             for layer in spec.layers
         ]
 
+    @property
+    def nbytes(self) -> int:
+        return sum(layer.keys.nbytes + layer.values.nbytes for layer in self.layers)
+
     def copy_pages(self, pairs: Pairs) -> None:
         """`Ops.copy_pages`."""
         _check_copies(pairs, self.n_pages)
@@ -76,7 +80,7 @@ def attend(
     group = layer.n_heads // layer.n_kv_heads
     # Query heads that share a kv head stand together: [T, kv_heads, group, head_dim].
     queries = q.reshape(-1, layer.n_kv_heads, group, layer.head_dim)
-    slopes = np.asarray(layer.alibi_slopes, np.float32).reshape(layer.n_kv_heads, -1, 1)
+    slopes = slopes_of(layer)
     out = np.empty_like(queries)
     for sequence in step.sequences:
         rows = slice(sequence.first_row, sequence.first_row + sequence.length)
@@ -96,10 +100,24 @@ def attend(
     return out.reshape(q.shape)
 
 
+def slopes_of(layer: LayerSpec) -> Float32:
+    """ALiBi's slopes as `row_weights` takes them; empty where there are none."""
+    return np.asarray(layer.alibi_slopes, np.float32).reshape(layer.n_kv_heads, -1, 1)
+
+
 def _attend_row(
     q: Float32, keys: Float32, values: Float32, slopes: Float32, layer: LayerSpec
 ) -> Float32:
     """q: [kv_heads, group, head_dim]; keys, values: [kv_heads, visible, head_dim]."""
+    return np.asarray(row_weights(q, keys, slopes, layer) @ values, np.float32)
+
+
+def row_weights(q: Float32, keys: Float32, slopes: Float32, layer: LayerSpec) -> Float32:
+    """What share of each visible value a row takes, float32 [kv_heads, group, visible].
+
+    q: [kv_heads, group, head_dim]; keys: [kv_heads, visible, head_dim], the row's own position
+    last; slopes: [kv_heads, group, 1], or empty where there are none.
+    """
     scores = q @ keys.transpose(0, 2, 1) * np.float32(layer.attention_scale)
     if layer.attention_softcap is not None:
         cap = np.float32(layer.attention_softcap)
@@ -109,7 +127,7 @@ def _attend_row(
         scores = scores + slopes * np.arange(1 - visible, 1, dtype=np.float32)
     weights = np.exp(scores - scores.max(axis=2, keepdims=True))
     weights /= weights.sum(axis=2, keepdims=True)
-    return np.asarray(weights @ values, np.float32)
+    return np.asarray(weights, np.float32)
 
 
 def _store(

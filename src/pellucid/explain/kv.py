@@ -1,0 +1,87 @@
+"""The KV cache of one sequence: the textbook's formula beside what the allocator gives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from pellucid.core.spec import ModelSpec
+from pellucid.costs import KV_DTYPES, kv_bytes_per_token, pages_for
+from pellucid.ops import Ops
+
+
+@dataclass(frozen=True, slots=True)
+class KvTerm:
+    """2 x layers x kv_heads x head_size x length x bytes_each, of layers that are alike."""
+
+    layers: int
+    kv_heads: int
+    head_size: int
+    length: int
+    bytes_each: int
+
+    @property
+    def bytes(self) -> int:
+        return 2 * self.layers * self.kv_heads * self.head_size * self.length * self.bytes_each
+
+    @property
+    def formula(self) -> str:
+        factors = (self.layers, self.kv_heads, self.head_size, self.length, self.bytes_each)
+        return f"2 x {' x '.join(map(str, factors))}"
+
+
+@dataclass(frozen=True, slots=True)
+class KvAccount:
+    """The keys and values of `length` positions.
+
+    padding: bytes beyond the formula's, where a backend rounds a head's features up. held: bytes
+    of the whole pages that hold them. allocated: what the backend's own cache of so many pages
+    says that it takes.
+    """
+
+    terms: tuple[KvTerm, ...]
+    dtype: str
+    length: int
+    padding: int
+    pages: int
+    page_size: int
+    held: int
+    allocated: int | None
+
+    @property
+    def bytes(self) -> int:
+        """By the formula."""
+        return sum(term.bytes for term in self.terms)
+
+    @property
+    def trouble(self) -> str | None:
+        """What does not add up, in words."""
+        per_position, left = divmod(self.bytes + self.padding, max(self.length, 1))
+        by_formula = per_position * self.pages * self.page_size
+        if left or by_formula != self.held:
+            return f"the formula gives {by_formula} bytes for the pages and they hold {self.held}"
+        if self.allocated is not None and self.allocated != self.held:
+            return f"the allocator took {self.allocated} bytes and the pages hold {self.held}"
+        return None
+
+
+def kv_account(
+    spec: ModelSpec,
+    length: int,
+    page_size: int,
+    dtype: str,
+    lanes: int = 1,
+    ops: Ops | None = None,
+) -> KvAccount:
+    """The account of one sequence of `length` positions; `ops` allocates its pages, once."""
+    alike = Counter((layer.n_kv_heads, layer.head_dim) for layer in spec.layers)
+    terms = tuple(
+        KvTerm(count, heads, size, length, KV_DTYPES[dtype])
+        for (heads, size), count in alike.items()
+    )
+    pages = pages_for(length, page_size)
+    per_position = kv_bytes_per_token(spec, dtype, lanes)
+    padding = per_position * length - sum(term.bytes for term in terms)
+    held = per_position * pages * page_size
+    allocated = None if ops is None else int(ops.new_cache(spec, pages, page_size).nbytes)  # type: ignore[attr-defined]
+    return KvAccount(terms, dtype, length, padding, pages, page_size, held, allocated)
