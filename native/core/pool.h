@@ -2,11 +2,14 @@
 //
 // Invariants
 //  1. One step runs at a time; a second caller waits for the first.
-//  2. Work is handed out chunk by chunk to whoever is free, so a thread that the system takes away
-//     delays only the chunk it holds. Which thread computes a chunk never changes its result.
-//  3. Between steps a thread spins for `kLinger` (waking a sleeping one costs about 12 us) and then
-//     sleeps; within a step it spins at a barrier for `kBarrierSpin`, then sleeps too.
-//  4. The body of a step must not throw.
+//  2. Work is handed out chunk by chunk to whoever is free. Which thread computes a chunk never
+//     changes its result.
+//  3. A phase ends when its chunks are computed, not when all threads have come: a thread that the
+//     system took away holds up the chunk it has, if any, and one that comes late goes past the phases
+//     that are over. So nothing of a step's body but its chunks may write what another thread reads.
+//  4. Between steps a thread spins for `kLinger` (waking a sleeping one costs about 12 us) and then
+//     sleeps; at a phase's end it spins for `kPhaseSpin`, then sleeps too.
+//  5. The body of a step must not throw.
 #pragma once
 
 #include <sys/types.h>
@@ -23,24 +26,29 @@ class Team;
 // One thread's view of a running step.
 class Worker {
  public:
-  Worker(Team& team, int index) : team_(team), index_(index) {}
+  Worker(Team& team, int index, uint32_t first_phase)
+      : team_(team), index_(index), phase_(first_phase) {}
   int index() const { return index_; }
 
-  // f(i) for 0 <= i < n, each by whichever thread comes first; all are done on return.
+  // A phase: f(i) for 0 <= i < n, each by whichever thread comes first; all are done on return. Every
+  // thread has the same phases of the same sizes, n below 2^32.
   template <class F>
   void for_each(int64_t n, F&& f) {
-    for (int64_t i = next(); i < n; i = next()) f(i);
-    barrier();
+    if (n <= 0) return;
+    int64_t computed = 0;
+    for (int64_t i = claim(n); i < n; i = claim(n), ++computed) f(i);
+    finish(computed, n);
   }
 
-  // Waits for all threads.
-  void barrier();
-
  private:
-  int64_t next();
+  // The next chunk; n when there is none left.
+  int64_t claim(int64_t n);
+  // Says that `computed` chunks are, and waits for the rest.
+  void finish(int64_t computed, int64_t n);
 
   Team& team_;
   int index_;
+  uint32_t phase_;
 };
 
 class Pool {
@@ -53,8 +61,8 @@ class Pool {
 
   int threads() const { return threads_; }
 
-  // body(worker) on every thread; returns when all have ended. In a process that was forked
-  // since the last step, threads are made anew.
+  // body(worker) on every thread that comes before the step is over, the caller's among them; returns
+  // when all have ended. In a process that was forked since the last step, threads are made anew.
   template <class F>
   void run(F&& body) {
     run_erased([](void* f, Worker& worker) { (*static_cast<F*>(f))(worker); },

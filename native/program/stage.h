@@ -16,7 +16,8 @@ class Stage {
   virtual size_t scratch_bytes() const { return 0; }
   // Called by one thread before the step; may allocate and throw.
   virtual void prepare(const Frame&, int threads) { static_cast<void>(threads); }
-  // Called by every thread; must not throw.
+  // Called by every thread, by one that comes late perhaps when its phases are over: outside of them
+  // it writes nothing. Must not throw.
   virtual void run(const Frame& frame, Worker& worker) const = 0;
 };
 

@@ -33,6 +33,13 @@ def test_wakes_after_it_slept() -> None:
         assert pool.sum_of_chunks(50, 5) == total(50, 5)
 
 
+def test_threads_that_come_late_find_what_is_over_done() -> None:
+    pool = program.Pool(4 * (os.cpu_count() or 1))  # most have no processor when a step begins
+    for phases in (1, 7, 300):
+        for chunks in (1, 2, 9):
+            assert pool.sum_of_chunks(chunks, phases) == total(chunks, phases)
+
+
 def test_two_pools_at_once_and_two_callers_of_one() -> None:
     pools = [program.Pool(2), program.Pool(3)]
     wrong = []

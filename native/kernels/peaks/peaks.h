@@ -39,7 +39,7 @@ std::vector<double> peak_reads(Pool& pool, int64_t bytes, int passes, Simd simd)
 
 enum class Arithmetic { int8, f32 };
 
-// Operations a second of `rounds` rounds on each thread, in registers alone.
+// Operations a second of `rounds` rounds for each thread, or up to 15 more, in registers alone.
 std::vector<double> peak_arithmetic(Pool& pool, Arithmetic kind, int64_t rounds, int passes,
                                     Simd simd);
 
