@@ -72,3 +72,20 @@ def find_config(name: str, offline: bool) -> Path:
     from pellucid.hub import TerminalProgress, resolve_config
 
     return resolve_config(name, offline=offline, progress=TerminalProgress())
+
+
+MAX_TEXT = 1 << 26  # bytes of a text file that are looked at
+
+
+def read_text(file: Path) -> str:
+    """The text of a file in UTF-8, of a very long one its beginning. Raises `BadInput`."""
+    import codecs
+
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(MAX_TEXT)
+        # A character that the end cuts in two is left out; any other that is none is an error.
+        return codecs.getincrementaldecoder("utf-8")().decode(data, final=len(data) < MAX_TEXT)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "is not text in UTF-8"
+        raise BadInput(f"{file}: cannot be read: {reason}") from error

@@ -40,6 +40,7 @@ _COMMANDS = {
     "list": "list_models:list_models",
     "explain": "explain:explain",
     "quantize": "quantize:quantize",
+    "quality": "quality:quality",
     "bench": "bench:bench",
     "selftest": "selftest:selftest",
 }

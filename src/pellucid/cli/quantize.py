@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pellucid.cli.arguments import find_model, json_option, offline_option
+from pellucid.cli.arguments import find_model, json_option, offline_option, read_text
 from pellucid.cli.output import in_bytes, note, table, write, write_json
+from pellucid.cli.progress import bar
 from pellucid.core.errors import BadInput, PellucidError
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def quantize(
         if requantize:
             _say_what_is_quantised(source)
         importance = None if calibration is None else _calibrated(checkpoint, calibration)
-        with _bar(output.name) as progress:
+        with bar(output.name) as progress:
             report = write_quantized(
                 source,
                 choices,
@@ -120,18 +119,14 @@ def _calibrated(checkpoint: Checkpoint, file: Path) -> dict[str, NDArray[np.floa
     from pellucid.engine.loading import open_text
     from pellucid.engine.memory import available_memory
 
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "is not text in UTF-8"
-        raise BadInput(f"{file}: cannot be read: {reason}") from error
+    text = read_text(file)
     need = sum(4 * info.n_elements for info in checkpoint.tensors.values())
     if need > available_memory():
         raise PellucidError(
             f"{checkpoint.path}: to calibrate takes {in_bytes(need)} of memory, its weights in "
             "float32: close other programs, or leave out --calibrate"
         )
-    with _bar(file.name) as progress:
+    with bar(file.name) as progress:
         return calibrate(checkpoint, open_text(checkpoint)[0], text, progress)
 
 
@@ -163,31 +158,6 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-@contextmanager
-def _bar(name: str) -> Iterator[Callable[[int, int], None]]:
-    """Weights done of all, on standard error."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), refresh_per_second=4) as shown:
-        task = shown.add_task(name, total=None)
-        yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
 def _facts(output: Path, type_name: str, before: int, report: Report) -> dict[str, Any]:

@@ -50,12 +50,16 @@ def load(
     kv_budget: int | None,
     note: Callable[[str], None],
     mix: Mix | None = None,
+    *,
+    requantize: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Loaded:
     """Everything an engine is made of, from the model at `path`, its weights prepared by `ops`.
 
-    With `mix` its matrices are quantised. `kv_budget` bytes may go to the KV cache; None is half of
-    the memory that the weights leave. `note` is told in one line what was decided. Errors are those
-    of the parts.
+    With `mix` its matrices are quantised, with `requantize` those too that are quantised already;
+    `progress(done, total)` counts tensors. `kv_budget` bytes may go to the KV cache; None is half
+    of the memory that the weights leave. `note` is told in one line what was decided. Errors are
+    those of the parts.
     """
     with open_checkpoint(path) as checkpoint:
         family, spec = read_spec(checkpoint, asked.max_model_len)
@@ -64,7 +68,7 @@ def load(
         if mix is not None:
             from pellucid.engine.quantized import AtLoad  # what few starts need
 
-            prepare = AtLoad(mix, spec, path)
+            prepare = AtLoad(mix, spec, path, requantize=requantize)
             stored = locate(checkpoint, family.tensors(spec), is_no_weight)
             quantised = prepare.nbytes(stored)
             if ops.name != "reference":
@@ -83,9 +87,26 @@ def load(
         # The tokenizer's library keeps Python to itself while it builds; packing needs no Python.
         with ThreadPoolExecutor(1, "pellucid-text") as beside:
             text = beside.submit(open_text, checkpoint)
-            model = load_model(checkpoint, ops, context=limits.max_model_len, prepare=prepare)
+            model = load_model(
+                checkpoint,
+                ops,
+                context=limits.max_model_len,
+                prepare=prepare,
+                progress=progress,
+            )
             tokenizer, templates = text.result()
     return Loaded(model, tokenizer, templates, limits, defaults)
+
+
+def check_quantization(path: Path, mix: Mix, *, requantize: bool = False) -> None:
+    """Whether the model at `path` has anything to quantise, by its headers alone. Raises `BadInput`
+    if not, and what opening it raises."""
+    from pellucid.engine.quantized import AtLoad
+
+    with open_checkpoint(path) as checkpoint:
+        family, spec = read_spec(checkpoint)
+        stored = locate(checkpoint, family.tensors(spec), is_no_weight)
+        AtLoad(mix, spec, path, requantize=requantize).nbytes(stored)
 
 
 def tokens_of(tokenizer: Tokenizer, vocab_size: int) -> NDArray[np.bool_]:

@@ -19,7 +19,7 @@ from pellucid.models.weights import StoredTensor
 from pellucid.ops.vocabulary import HostTensor
 from pellucid.quant.mixes import Mix, fitting_type, is_quantized_in, wanted_type
 from pellucid.quant.quantize import quantize
-from pellucid.quant.types import TensorType, byte_count
+from pellucid.quant.types import READABLE_TYPES, TensorType, byte_count
 
 Bytes = NDArray[np.uint8]
 
@@ -29,17 +29,19 @@ _PLAIN = frozenset({TensorType.F32, TensorType.F16, TensorType.BF16})
 class AtLoad:
     """Turns a model's matrices in f32, f16 or bf16 into the types of a mix.
 
-    What is quantised already, and all that a mix does not speak of, stays as it is.
+    What is quantised already stays as it is unless `requantize`, and so does all that a mix does
+    not speak of.
     """
 
-    def __init__(self, mix: Mix, spec: ModelSpec, path: Path) -> None:
+    def __init__(self, mix: Mix, spec: ModelSpec, path: Path, *, requantize: bool = False) -> None:
         self.path = path
         self._mix, self._spec, self._threads = mix, spec, os.cpu_count() or 1
+        self._from = READABLE_TYPES if requantize else _PLAIN
         self._head = "token_embd.weight" if spec.tied_head else "output.weight"
 
     def type_of(self, name: str, shape: tuple[int, ...], stored: TensorType) -> TensorType:
         """The type that a tensor will have."""
-        if stored not in _PLAIN or not is_quantized_in(name, shape):
+        if stored not in self._from or not is_quantized_in(name, shape):
             return stored
         head, n_layers = name == self._head, self._spec.n_layers
         return fitting_type(wanted_type(self._mix, name, n_layers, is_head=head), shape[-1])
@@ -49,7 +51,7 @@ class AtLoad:
         types = [self.type_of(one.tensor.name, one.tensor.shape, one.type) for one in stored]
         pairs = list(zip(stored, types, strict=True))
         if not any(
-            one.type in _PLAIN and is_quantized_in(one.tensor.name, one.tensor.shape)
+            one.type in self._from and is_quantized_in(one.tensor.name, one.tensor.shape)
             for one in stored
         ):
             raise BadInput(

@@ -1,0 +1,52 @@
+"""Bars on standard error for work that takes a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def bar(label: str) -> Iterator[Callable[[int, int], None]]:
+    """One bar; the function it gives takes how much is done, and of how much."""
+    with bars() as show:
+        yield lambda done, total: show(label, done, total)
+
+
+@contextmanager
+def bars() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for each label that the function it gives is called with, below one another; it takes
+    the label, how much is done, and of how much."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskID,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    tasks: dict[str, TaskID] = {}
+    shown = Progress(*columns, console=Console(stderr=True), refresh_per_second=4)
+
+    def show(label: str, done: int, total: int) -> None:
+        if not tasks:  # what fails before there is a bar says one line and no more
+            shown.start()
+        if label not in tasks:
+            tasks[label] = shown.add_task(label, total=None)
+        shown.update(tasks[label], completed=done, total=total)
+
+    try:
+        yield show
+    finally:
+        if tasks:
+            shown.stop()
