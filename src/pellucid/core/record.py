@@ -1,10 +1,11 @@
-"""What a step did, as plain data: its times, its cost, its tokens, its page changes."""
+"""What was done, as plain data: steps with their times, costs, tokens and page changes, requests,
+and the weights that were loaded."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pellucid.core.cost import Cost
 from pellucid.core.plan import Span
@@ -64,12 +65,16 @@ class Phases(NamedTuple):
     deliver: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StepRecord:
-    """One step, as it was.
+    """One step, as it was. Times are seconds of `time.monotonic`.
 
-    number counts from 0; start is in seconds of `time.monotonic`. cost is the least that its spans
-    take. tokens: sequence id to the token chosen. n_running and n_waiting count sequences after it.
+    number counts from 0. cost is the least that its spans take. tokens: sequence id to the token
+    chosen. pages, n_running and n_waiting are as it left them. waiting: some of who waits, and why
+    (request id, reason); told only while somebody watches.
+
+    Whoever runs the steps one after another adds what it saw of this one (`Turn`); until then, and
+    where nobody does, `turn` is None.
     """
 
     number: int
@@ -81,7 +86,61 @@ class StepRecord:
     tokens: Mapping[int, int]
     n_running: int
     n_waiting: int
+    pages: PageCounts
+    waiting: tuple[tuple[str, str], ...] = ()
+    turn: Turn | None = None
 
     @property
     def total_seconds(self) -> float:
         return sum(self.seconds)
+
+
+class Turn(NamedTuple):
+    """A step from outside, by its runner's own readings of the clock: seconds since the end of the
+    step before, of the step itself, and of handing over what came of it."""
+
+    wait: float
+    step: float
+    emit: float
+
+    @property
+    def wall(self) -> float:
+        return self.wait + self.step + self.emit
+
+
+RequestState = Literal["queued", "running", "finished", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """A request in the engine, as it is or as it ended. Times are seconds of `time.monotonic`, None
+    for what has not happened.
+
+    sequences: those of its answers, in order. steps: numbers of the first and the last that
+    computed something of it, so far.
+    """
+
+    id: str
+    sequences: tuple[int, ...]
+    state: RequestState
+    queued: float
+    started: float | None
+    first_token: float | None
+    last_token: float | None
+    finished: float | None
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    preemptions: int
+    finish_reason: str | None
+    steps: tuple[int, int] | None
+
+
+class LoadRecord(NamedTuple):
+    """A weight as it was loaded: by GGUF's name, its shape (rows first), the format that it is kept
+    in, and the bytes that its file has it in."""
+
+    name: str
+    shape: tuple[int, ...]
+    format: str
+    nbytes: int

@@ -28,6 +28,14 @@ from pellucid.engine.likelihoods import Entries
 from pellucid.engine.llm import LLM
 from pellucid.engine.outbox import Flushed, Line, Outbox
 from pellucid.engine.probe import Pooled, Probe, Scores
+from pellucid.engine.records import (
+    BEGINNING,
+    Cursor,
+    EngineAbout,
+    Records,
+    describe_engine,
+    read_records,
+)
 from pellucid.engine.request import Request
 from pellucid.engine.runner import Runner
 from pellucid.engine.stats import EngineStats
@@ -266,6 +274,17 @@ class AsyncLLM:
     def stats(self) -> EngineStats:
         """What runs, what waits, and what was done so far."""
         return self._engine.stats()
+
+    def records(self, cursor: Cursor = BEGINNING) -> Records:
+        """What was recorded since `cursor`, the one that the last call gave; from any thread.
+
+        Whoever asks at least once a second counts as watching: steps then tell more.
+        """
+        return read_records(self._engine, cursor)
+
+    def about(self) -> EngineAbout:
+        """What the engine is: its model, limits, cache and memory."""
+        return describe_engine(self._engine)
 
     def check_health(self) -> None:
         """Raises `PellucidError` if no request can be answered any more."""

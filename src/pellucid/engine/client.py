@@ -2,8 +2,9 @@
 
 The engine may run in the server's process (`LocalClient`) or in another. What crosses is plain data
 that pickles: prompts, `SamplingParams` and ids in; `Increment`, `RequestOutput`, `EngineStats`,
-`ModelInfo` and `PellucidError` out. Text is tokenised and conversations are laid out on the
-client's side, off its event loop where they are long, so that an engine elsewhere only computes.
+`Records`, `EngineAbout`, `ModelInfo` and `PellucidError` out. Text is tokenised and conversations
+are laid out on the client's side, off its event loop where they are long, so that an engine
+elsewhere only computes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pellucid.core.params import SamplingParams
 from pellucid.engine.async_llm import AsyncLLM
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.likelihoods import Entries
+from pellucid.engine.records import Cursor, EngineAbout, Records
 from pellucid.engine.stats import EngineStats
 from pellucid.text import Tokenizer
 
@@ -120,6 +122,11 @@ class EngineClient(Protocol):
 
     async def stats(self) -> EngineStats: ...
 
+    async def records(self, cursor: Cursor) -> Records:
+        """What the engine recorded since `cursor`, by the ids that requests have here."""
+
+    async def about(self) -> EngineAbout: ...
+
     async def check_health(self) -> None:
         """Raises `PellucidError` if no request can be answered any more."""
 
@@ -195,6 +202,12 @@ class LocalClient:
 
     async def stats(self) -> EngineStats:
         return self._llm.stats()
+
+    async def records(self, cursor: Cursor) -> Records:
+        return self._llm.records(cursor)
+
+    async def about(self) -> EngineAbout:
+        return self._llm.about()
 
     async def check_health(self) -> None:
         self._llm.check_health()

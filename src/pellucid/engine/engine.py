@@ -21,7 +21,7 @@ import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
 
@@ -58,6 +58,7 @@ class _Job:
 
 
 _Chosen = tuple[_Job, TokenChoice]
+_REASONS = 8  # of those that wait, in a step's record
 _NO_ROWS = np.empty((0, 0), np.float32)
 
 
@@ -80,7 +81,7 @@ class Engine:
         self._torn = False  # a change of the scheduler is under way, or was cut short
         self._unwanted: list[Generation] = []
         self._requests_ended = 0
-        self._ledger = Ledger(model)
+        self.ledger = Ledger(model)
         self._closed: PellucidError | None = None
         self._lock = threading.RLock()
 
@@ -95,7 +96,7 @@ class Engine:
 
     def prepare(self, request: Request, sink: Sink) -> Generation:
         """What `enlist` takes; waits for no step that is running."""
-        return Generation(request, self.tokenizer, time.monotonic(), sink)
+        return Generation(request, self.tokenizer, time.monotonic(), sink, self.ledger)
 
     def enlist(self, generation: Generation) -> None:
         """Queue a sequence for each answer. Raises as `submit`."""
@@ -119,6 +120,7 @@ class Engine:
                     self._jobs[sequence.id] = _Job(generation, answer, sequence)
                     self._unstarted[sequence.id] = generation
                     leader = leader or sequence
+                self.ledger.register.changed(generation)
             except BaseException:
                 self._unwanted.append(generation)
                 raise
@@ -153,26 +155,22 @@ class Engine:
     @property
     def records(self) -> Collection[StepRecord]:
         """The records of the last steps, oldest first."""
-        return self._ledger.records
+        return self.ledger.records
 
     def subscribe(self, subscriber: Callable[[StepRecord], object]) -> Callable[[], None]:
         """Have `subscriber` called with the record of each step from now on, in the thread that
         runs the engine; what it raises is logged, and ends it. The result ends it too."""
-        return self._ledger.subscribe(subscriber)
+        return self.ledger.subscribe(subscriber)
 
     def waiting(self) -> list[tuple[str, str]]:
         """The requests that wait, and why: (request id, reason), an entry for each answer. Of
         probes nothing is said."""
         with self._alone():
-            return [
-                (self._jobs[sequence].generation.request.id, reason)
-                for sequence, reason in self.scheduler.waiting()
-                if sequence in self._jobs
-            ]
+            return list(self._named(self.scheduler.waiting()))
 
     def stats(self) -> EngineStats:
         """What there is now, and what was counted; for any thread."""
-        scheduler, ledger = self.scheduler, self._ledger
+        scheduler, ledger = self.scheduler, self.ledger
         pages = scheduler.page_counts()
         return EngineStats(
             running_sequences=scheduler.n_running,
@@ -329,8 +327,8 @@ class Engine:
             sampled - computed,
             time.monotonic() - sampled,
         )
-        n_running, n_waiting = self.scheduler.n_running, self.scheduler.n_waiting
-        self._ledger.enter(start, seconds, plan, changes, tokens, n_running, n_waiting)
+        waiting = self._some_waiting() if self.ledger.is_watched(start) else ()
+        self.ledger.enter(start, seconds, plan, changes, tokens, self.scheduler, waiting)
 
     def _end(self, generation: Generation) -> None:
         with self._changing():
@@ -341,11 +339,21 @@ class Engine:
                 if job is not None:
                     self._give(generation, job.answer.abort(), time.monotonic())
 
+    def _named(self, waiting: Iterable[tuple[int, str]]) -> Iterator[tuple[str, str]]:
+        """The same with requests' ids in place of sequences'."""
+        for sequence, reason in waiting:
+            job = self._jobs.get(sequence)
+            if job is not None:
+                yield job.generation.request.id, reason
+
+    def _some_waiting(self) -> tuple[tuple[str, str], ...]:
+        return tuple(self._named(self.scheduler.waiting(_REASONS)))
+
     def _mark_started(self, plan: Plan, now: float) -> None:
         for span in plan.spans:
             generation = self._unstarted.pop(span.sequence, None)
             if generation is not None:
-                generation.mark_started(now)
+                generation.mark_started(now, self.ledger.steps)
 
     def _apart(self, plan: Plan) -> tuple[Plan, Plan]:
         """What gives logits, and what gives hidden rows: a forward pass each."""

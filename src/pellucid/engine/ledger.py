@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 
 from pellucid.core.plan import Plan
-from pellucid.core.record import PageChanges, Phases, SpanRecord, StepRecord
+from pellucid.core.record import PageChanges, Phases, SpanRecord, StepRecord, Turn
 from pellucid.costs import StepCosts, WeightSize
+from pellucid.engine.register import Register
 from pellucid.models.registry import Model
+from pellucid.scheduling import Scheduler
 
 logger = logging.getLogger("pellucid")
 
@@ -20,14 +23,17 @@ KEPT = 512
 
 
 class Ledger:
-    """Keeps the last `KEPT` records, and hands each to whoever subscribed.
+    """Keeps the last `KEPT` records, and hands each to whoever subscribed. `register` has the
+    requests; `epoch` tells this ledger from another, whose steps are numbered alike.
 
     Subscribers are called in the thread that runs the engine, between two steps; one that raises is
     logged and called no more.
     """
 
     def __init__(self, model: Model) -> None:
+        self.epoch = time.time_ns()
         self.records: deque[StepRecord] = deque(maxlen=KEPT)
+        self.register = Register()
         self.steps = 0
         self.positions = 0
         self.tokens = 0
@@ -38,11 +44,20 @@ class Ledger:
         }
         self._costs = StepCosts(model.spec, sizes, model.ops.kv_dtype, model.ops.kv_lanes)
         self._subscribers: list[Subscriber] = []
+        self._watched_until = 0.0
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Call `subscriber` with each record from now on; the result ends that."""
         self._subscribers.append(subscriber)
         return lambda: self._drop(subscriber)
+
+    def watch(self, seconds: float) -> None:
+        """Somebody looks: from any thread, for so many seconds from now."""
+        self._watched_until = time.monotonic() + seconds
+
+    def is_watched(self, now: float) -> bool:
+        """Whether a step that starts `now` is to tell what costs more than a record."""
+        return now < self._watched_until
 
     def enter(
         self,
@@ -51,8 +66,8 @@ class Ledger:
         plan: Plan,
         changes: PageChanges,
         tokens: dict[int, int],
-        n_running: int,
-        n_waiting: int,
+        scheduler: Scheduler,
+        waiting: tuple[tuple[str, str], ...] = (),
     ) -> None:
         """A step is done."""
         spans = tuple(
@@ -63,7 +78,17 @@ class Ledger:
         )
         cost = self._costs.of(spans)
         record = StepRecord(
-            self.steps, start, seconds, spans, cost, changes, tokens, n_running, n_waiting
+            self.steps,
+            start,
+            seconds,
+            spans,
+            cost,
+            changes,
+            tokens,
+            scheduler.n_running,
+            scheduler.n_waiting,
+            scheduler.page_counts(),
+            waiting,
         )
         self.records.append(record)
         self.steps += 1
@@ -72,6 +97,10 @@ class Ledger:
         self.preemptions += len(changes.preempted)
         for subscriber in tuple(self._subscribers):
             self._tell(subscriber, record)
+
+    def turned(self, turn: Turn) -> None:
+        """What the runner saw of the step that was entered last."""
+        self.records[-1].turn = turn
 
     def _tell(self, subscriber: Subscriber, record: StepRecord) -> None:
         try:

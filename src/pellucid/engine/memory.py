@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import resource
+import sys
 from pathlib import Path
 
 _FALLBACK = 4 << 30  # where the system does not say
@@ -41,6 +43,25 @@ def _group_available(root: Path = Path("/sys/fs/cgroup")) -> int:
         return 1 << 62
     cached = stat.get("active_file", 0) + stat.get("inactive_file", 0)
     return max(0, limit - max(0, used - cached))
+
+
+def installed_memory() -> int:
+    """Bytes of memory that the machine has."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return _FALLBACK
+
+
+def resident_memory() -> int:
+    """Bytes of this process that are in memory now; where the system does not say, the most that
+    there ever were."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
 
 
 def in_words(n_bytes: int) -> str:

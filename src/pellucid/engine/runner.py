@@ -11,9 +11,11 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 from pellucid.core.errors import PellucidError
+from pellucid.core.record import Turn
 from pellucid.engine.engine import Engine
 from pellucid.engine.outbox import Flushed
 
@@ -39,6 +41,7 @@ class Runner:
         self.wakeups = 0
         self.failure: PellucidError | None = None
         self._failures = 0
+        self._turned = time.monotonic()  # when the last step was done with, or something woke us
         self._stopping = False
         self._ended = False
         # Its put may be called from a finaliser, wherever the garbage collector struck.
@@ -74,6 +77,7 @@ class Runner:
     def _sleep(self) -> None:
         """Until something is asked, which is done."""
         action = self._inbox.get()
+        self._turned = time.monotonic()
         self.wakeups += 1
         _do(action)
         self._obey_all()
@@ -86,10 +90,22 @@ class Runner:
         self._send()
 
     def _step(self) -> None:
+        before, begun = self._turned, time.monotonic()
+        done = self._try_step()
+        computed = time.monotonic()
+        self._send()
+        self._turned = now = time.monotonic()
+        if done:
+            turn = Turn(begun - before, computed - begun, now - computed)
+            self.engine.ledger.turned(turn)
+
+    def _try_step(self) -> bool:
+        """Whether there was a step."""
         try:
             if not self.engine.step():
                 raise RuntimeError("nothing is planned, and somebody waits")
             self._failures = 0
+            return True
         except Exception as error:
             logger.exception("a step failed")
             self._failures += 1
@@ -100,7 +116,7 @@ class Runner:
                     f"the engine ended after {_MAX_FAILURES} steps in a row had failed, the last "
                     f"with {reason}: start it again"
                 )
-        self._send()
+            return False
 
     def _send(self) -> None:
         while self.unsent:

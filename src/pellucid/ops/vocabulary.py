@@ -56,6 +56,8 @@ class Ops(ABC):
     name: str
     kv_dtype: str  # how keys and values are kept: a name of pellucid.costs.KV_DTYPES
     kv_lanes: int = 1  # a value head's features are rounded up to a multiple of
+    threads: int = 1
+    instruction_set: str = "numpy"
 
     # Before a forward pass
 
@@ -80,6 +82,10 @@ class Ops(ABC):
     @abstractmethod
     def to_numpy(self, x: Array) -> NDArray[np.float32]:
         """The values of `x`, float32 [rows, features]."""
+
+    def format_of(self, weight: Weight) -> str:
+        """The form in which products read `weight`: a type of `pellucid.quant` in small letters."""
+        return "f32"
 
     def compile(self, forward: Callable[[Step], Array]) -> Callable[[Step], Array]:
         """`forward` in the form in which this backend runs it step after step.

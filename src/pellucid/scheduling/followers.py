@@ -7,6 +7,7 @@ prompt, or the prefix that both prompts share. Computing the same twice would ma
 from __future__ import annotations
 
 import heapq
+from itertools import islice
 
 from pellucid.scheduling.sequence import Sequence
 
@@ -30,6 +31,10 @@ class Followers:
     def items(self) -> list[tuple[Sequence, Sequence]]:
         """(follower, leader), in order of rank."""
         return sorted(self._leaders.items(), key=lambda pair: pair[0].rank)
+
+    def some(self, count: int) -> list[tuple[Sequence, Sequence]]:
+        """`count` of them at the most, those that came first."""
+        return list(islice(self._leaders.items(), count))
 
     def expect(self, leader: Sequence, first_page: int) -> None:
         """The leader will compute the pages of its digests from `first_page` on."""

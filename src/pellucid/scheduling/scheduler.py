@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Tokens
+from itertools import islice
 
 from pellucid.cache import Digest
 from pellucid.core.errors import BadInput, PromptTooLong
@@ -87,18 +88,20 @@ class Scheduler:
     def page_counts(self) -> PageCounts:
         return self._memory.counts()
 
-    def waiting(self) -> list[tuple[int, str]]:
-        """Who waits, and why: (sequence id, reason). In the order of the queue; last those that
-        wait for what another computes."""
+    def waiting(self, most: int | None = None) -> list[tuple[int, str]]:
+        """Who waits, and why: (sequence id, reason), of `most` at the most. In the order of the
+        queue; last those that wait for what another computes."""
         admission = self._admission
         reasons: list[tuple[int, str]] = []
-        for ahead, sequence in enumerate(admission.queue):
+        for ahead, sequence in enumerate(islice(admission.queue, most)):
             if not ahead:
                 first, why = sequence.id, admission.reason(sequence)
                 reasons.append((first, why))
             else:
                 reasons.append((sequence.id, f"{ahead} before it, first {first}: {why}"))
-        for follower, leader in admission.followers.items():
+        followers = admission.followers
+        pairs = followers.items() if most is None else followers.some(most - len(reasons))
+        for follower, leader in pairs:
             what = "prompt" if follower.sibling_of is leader else "prefix"
             reasons.append((follower.id, f"waits for {leader.id} to compute the {what} they share"))
         return reasons

@@ -16,6 +16,8 @@ from pellucid import __version__
 from pellucid.engine.client import EngineClient
 from pellucid.server.errors import ApiError, api_error_of
 from pellucid.server.guard import Guard, Watcher
+from pellucid.server.live import routes as live
+from pellucid.server.live.hub import Hub
 from pellucid.server.metrics import Metrics
 from pellucid.server.middleware import BodyLimit, Keys, RequestIds
 from pellucid.server.observed import Observed, PromptLog
@@ -52,6 +54,9 @@ _ROUTES: Final[tuple[tuple[str, str, Endpoint], ...]] = (
     ("GET", "/metrics", metrics_page),
     ("GET", "/version", version),
     ("GET", "/props", props),
+    ("GET", "/live/about", live.about),
+    ("GET", "/live/records", live.records),
+    ("GET", "/live/feed", live.feed),
 )
 
 
@@ -96,6 +101,8 @@ def create_app(
     app.state.service = Service(guard, settings)
     app.state.guard = guard
     app.state.metrics = metrics
+    app.state.hub = hub = Hub(guard)
+    guard.at_closing.append(hub.close)
     for method, path, endpoint in _ROUTES:
         app.add_route(path, endpoint, methods=[method], include_in_schema=False)
     described = document(with_keys=bool(settings.api_keys))

@@ -17,7 +17,7 @@ import math
 import time
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -27,6 +27,7 @@ from pellucid.core.params import SamplingParams
 from pellucid.engine.client import AnswerStream, EngineClient, Messages, ModelInfo, Prompt
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.likelihoods import Entries
+from pellucid.engine.records import Cursor, EngineAbout, Records
 from pellucid.engine.stats import EngineStats
 from pellucid.text import Tokenizer
 
@@ -74,6 +75,8 @@ class Guard:
         self._tokens = 0
         self._ends: deque[float] = deque(maxlen=64)  # when the last answers ended
         self._closing: str | None = None
+        self.at_closing: list[Callable[[], None]] = []
+        """Called when nothing more is let in, for what has no end of its own."""
 
     @property
     def model(self) -> ModelInfo:
@@ -141,6 +144,12 @@ class Guard:
     async def stats(self) -> EngineStats:
         return await self._client.stats()
 
+    async def records(self, cursor: Cursor) -> Records:
+        return await self._client.records(cursor)
+
+    async def about(self) -> EngineAbout:
+        return await self._client.about()
+
     async def check_health(self) -> None:
         if self._closing is not None:
             raise Unavailable(self._closing)
@@ -152,6 +161,8 @@ class Guard:
     def refuse_more(self) -> None:
         """Let nothing in any more; what is inside may go on."""
         self._closing = "the server is shutting down"
+        for end in self.at_closing:
+            end()
 
     def end_all(self) -> None:
         """End what is inside: its grace is over."""

@@ -72,6 +72,7 @@ def settings_of(chosen: Chosen, own_name: str) -> Settings:
         ),
         access_log=chosen["access_log"],
         log_prompts=chosen["log_prompts"],
+        show_prompts=chosen["show_prompts"],
     )
 
 

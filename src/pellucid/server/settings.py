@@ -47,7 +47,8 @@ class Settings:
     server; `*` is all. keep_alive_s: the longest silence of a stream before a comment is sent.
     stalled_client_s: how long a client may leave sent bytes unread before its request is ended.
     guard: how much may be asked at once. access_log: a line in the log for each request.
-    log_prompts: whether prompts may be written to the log.
+    log_prompts: whether prompts may be written to the log. show_prompts: whether whoever looks at
+    the live records may read the texts of others.
     """
 
     served_model_names: Sequence[str] = ("pellucid",)
@@ -59,6 +60,7 @@ class Settings:
     guard: GuardLimits = field(default_factory=GuardLimits)
     access_log: bool = False
     log_prompts: bool = False
+    show_prompts: bool = False
 
     def __post_init__(self) -> None:
         _texts("served_model_names", self.served_model_names)

@@ -392,3 +392,22 @@ def test_what_goes_wrong_where_requests_come_in_harms_one(
         assert len([part async for part in async_llm.stream([1, 2], ENDLESS)]) == 60
 
     asyncio.run(scene())
+
+
+def test_records_go_on_from_a_cursor(async_llm: AsyncLLM) -> None:
+    async def scene() -> None:
+        first = async_llm.records()
+        assert first.steps == [] and first.requests == []
+        async for _ in async_llm.stream([1, 2, 3], ways(8)):
+            pass
+        await quiet(async_llm)
+        async_llm.close()  # its thread has ended: the last step was turned
+        second = async_llm.records(first.cursor)
+        assert [step.number for step in second.steps] == list(range(9))
+        assert all(step.turn is not None for step in second.steps)
+        assert second.dropped == 0
+        assert async_llm.records(second.cursor).steps == []
+        strangers = second.cursor._replace(epoch=1)
+        assert async_llm.records(strangers).steps == second.steps
+
+    asyncio.run(scene())

@@ -26,6 +26,7 @@ from pellucid.engine.client import ModelInfo
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.frontend import Frontend
 from pellucid.engine.gathered import Gathered
+from pellucid.engine.records import Cursor, EngineAbout, Records
 from pellucid.engine.request import Request
 from pellucid.engine.stats import EngineStats
 from pellucid.formats import open_checkpoint
@@ -224,6 +225,13 @@ class FakeClient:
         counts = dict.fromkeys(EngineStats.__dataclass_fields__, 0)
         counts |= {"pages_free": free, "pages_cached": cached, "pages_owned": owned}
         return EngineStats(**counts)
+
+    async def records(self, cursor: Cursor) -> Records:
+        """There is no engine that records anything."""
+        raise Unavailable("there is no engine")
+
+    async def about(self) -> EngineAbout:
+        raise Unavailable("there is no engine")
 
     async def check_health(self) -> None:
         if self.failure is not None:

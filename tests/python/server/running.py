@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
@@ -15,17 +15,24 @@ from pellucid.server.settings import RequestLimits
 
 
 class Running:
-    """`url` and `http`, a client for it; `call` runs something in the server's event loop."""
+    """`url` and `http`, a client for it; `call` runs something in the server's event loop.
 
-    def __init__(self, client: Any, limits: RequestLimits | None = None, **settings: Any) -> None:
+    `start` makes the client there, and it is closed there; in place of `client`, which is not."""
+
+    def __init__(
+        self,
+        client: Any = None,
+        limits: RequestLimits | None = None,
+        start: Callable[[], Awaitable[Any]] | None = None,
+        **settings: Any,
+    ) -> None:
         self.client = client
-        traces = settings.pop("traces", None)
+        self._start = start
+        self._traces = settings.pop("traces", None)
         given = {"served_model_names": ("tiny", "alias"), **settings}
         if limits is not None:
             given["limits"] = limits
-        self.app = create_app(client, Settings(**given), traces)
-        config = uvicorn.Config(self.app, port=0, log_level="warning", lifespan="off")
-        self.server = uvicorn.Server(config)
+        self._settings = Settings(**given)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
@@ -37,11 +44,18 @@ class Running:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
+        if self._start is not None:
+            self.client = await self._start()
+        self.app = create_app(self.client, self._settings, self._traces)
+        config = uvicorn.Config(self.app, port=0, log_level="warning", lifespan="off")
+        self.server = uvicorn.Server(config)
         serving = asyncio.create_task(self.server.serve())
         while not self.server.started and not serving.done():
             await asyncio.sleep(0.005)
         self._started.set()
         await serving
+        if self._start is not None:
+            await self.client.close()
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """What `function` returns in the event loop."""

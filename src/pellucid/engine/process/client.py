@@ -24,6 +24,7 @@ from pellucid.engine.loading import open_text, tokens_of
 from pellucid.engine.process.connection import Connection
 from pellucid.engine.process.host import Opening
 from pellucid.engine.process.supervisor import Patience, Supervisor
+from pellucid.engine.records import Cursor, EngineAbout, Records
 from pellucid.engine.request import Request
 from pellucid.engine.stats import EngineStats
 from pellucid.formats import open_checkpoint
@@ -155,6 +156,12 @@ class ProcessClient:
 
     async def stats(self) -> EngineStats:
         return await self._supervisor.present().stats()
+
+    async def records(self, cursor: Cursor) -> Records:
+        return await self._supervisor.present().records(cursor)
+
+    async def about(self) -> EngineAbout:
+        return await self._supervisor.present().about()
 
     async def check_health(self) -> None:
         await self._supervisor.check()

@@ -18,6 +18,7 @@ from pellucid.engine.process.frames import Frames, pack
 from pellucid.engine.process.host import ENGINE_FAILED, Opening
 from pellucid.engine.process.launch import launch
 from pellucid.engine.process.letters import Failure, Fields, increment_of
+from pellucid.engine.records import Cursor, EngineAbout, Records
 from pellucid.engine.request import Request
 from pellucid.engine.stats import EngineStats
 
@@ -86,7 +87,7 @@ class Connection(asyncio.Protocol):
         else:
             self._receivers[channel] = receiver
             # Over there an id is free a step after its request was cut: ours are free at once.
-            self._send(("add", channel, replace(request, id=f"{request.id}#{channel}")))
+            self._send(("add", channel, replace(request, id=_id_there(request.id, channel))))
         return channel
 
     def cut(self, channel: int, *, listening: bool = False) -> None:
@@ -108,6 +109,18 @@ class Connection(asyncio.Protocol):
     async def stats(self) -> EngineStats:
         stats: EngineStats = await self._ask("stats")
         return stats
+
+    async def records(self, cursor: Cursor) -> Records:
+        records: Records = await self._ask("records", cursor)
+        for place, request in enumerate(records.requests):
+            records.requests[place] = replace(request, id=_own_id(request.id))
+        for step in records.steps:
+            step.waiting = tuple([(_own_id(name), why) for name, why in step.waiting])
+        return records
+
+    async def about(self) -> EngineAbout:
+        about: EngineAbout = await self._ask("about")
+        return about
 
     def kill(self) -> None:
         """End the child, whatever it does."""
@@ -199,6 +212,16 @@ class Connection(asyncio.Protocol):
             self._ready.set_exception(PellucidError(f"{reason} before it was ready"))
         self.reason = reason
         self.ended.set()
+
+
+def _id_there(name: str, channel: int) -> str:
+    """What the child calls a request."""
+    return f"{name}#{channel}"
+
+
+def _own_id(name: str) -> str:
+    """What a request that the child calls `name` is called here."""
+    return name.rpartition("#")[0]
 
 
 def _reap(process: subprocess.Popen[bytes]) -> str:

@@ -76,8 +76,8 @@ def _open(opening: Opening, wire: Wire) -> Host | None:
 
 
 class Host:
-    """Does what messages ask: ("add", channel, request), ("cut", channel), ("stats", channel) and
-    ("call", channel, method, arguments)."""
+    """Does what messages ask: ("add", channel, request), ("cut", channel), ("stats", channel),
+    ("records", channel, cursor), ("about", channel) and ("call", channel, method, arguments)."""
 
     def __init__(self, llm: AsyncLLM, wire: Wire) -> None:
         self._llm = llm
@@ -97,6 +97,10 @@ class Host:
                 self._cut(channel)
             case "stats":
                 self._reply(channel, self._llm.stats())
+            case "records":
+                self._reply(channel, self._llm.records(*rest))
+            case "about":
+                self._reply(channel, self._llm.about())
             case "call":
                 self._call(channel, *rest)
 

@@ -79,6 +79,11 @@ class NativeOps(Ops):
         self._arena = _native.matmul.Arena()
         self._graph: Graph | None = None
 
+    @property
+    def instruction_set(self) -> str:  # type: ignore[override]
+        """The one that kernels use here."""
+        return self.simd or str(_native.matmul.chosen())
+
     # Before a forward pass
 
     def load(self, tensor: HostTensor) -> NativeWeight:
@@ -99,6 +104,9 @@ class NativeOps(Ops):
 
     def to_numpy(self, x: Any) -> Float32:
         return cast(Float32, x)
+
+    def format_of(self, weight: NativeWeight) -> str:
+        return weight.stored_as.name.lower()
 
     def compile(self, forward: Callable[[Step], Any]) -> CompiledForward:
         """Record `forward` now, pack the weights it uses, and return its program."""

@@ -1,0 +1,128 @@
+"""What crosses to whoever watches an engine: its records since the last look, and what it is.
+
+    engine's thread: Ledger.enter --> ring of the last steps --read, when asked--> anywhere
+
+Nothing is sent unless somebody asks. A reader that asks too seldom misses what the ring no longer
+has, which is counted; the engine never waits.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, NamedTuple
+
+from pellucid.core.record import LoadRecord, RequestRecord, StepRecord
+from pellucid.core.spec import ModelSpec
+from pellucid.costs import kv_bytes_per_token
+from pellucid.engine.engine import Engine
+from pellucid.engine.memory import resident_memory
+from pellucid.engine.register import Marks
+from pellucid.engine.stats import EngineStats
+from pellucid.models.registry import Model
+from pellucid.scheduling import Limits
+
+# So long after a look somebody counts as watching.
+_ATTENTION_S: Final = 1.0
+
+
+class Cursor(NamedTuple):
+    """How far a reader has read the records of the engine that `epoch` tells from others."""
+
+    epoch: int = 0
+    steps: int = 0
+    requests: Marks = Marks()
+
+
+BEGINNING: Final = Cursor()
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Steps since the reader's last look, requests that changed or run, and the state of now.
+    dropped: steps and requests that were no longer there. cursor: to look on from."""
+
+    steps: list[StepRecord]
+    requests: list[RequestRecord]
+    stats: EngineStats
+    dropped: int
+    cursor: Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class EngineAbout:
+    """What an engine is. Sizes in bytes; `monotonic` and `wall` are one moment on the clock of the
+    records and on the world's (seconds since 1970)."""
+
+    spec: ModelSpec
+    limits: Limits
+    tensors: tuple[LoadRecord, ...]
+    backend: str
+    simd: str
+    threads: int
+    kv_dtype: str
+    kv_lanes: int
+    kv_bytes_per_token: int
+    process_id: int
+    resident: int
+    epoch: int
+    monotonic: float
+    wall: float
+
+
+def read_records(engine: Engine, cursor: Cursor) -> Records:
+    """What was recorded since `cursor`; from any thread."""
+    ledger = engine.ledger
+    ledger.watch(_ATTENTION_S)
+    if cursor.epoch != ledger.epoch:
+        cursor = Cursor(ledger.epoch)
+    told = ledger.register.read(cursor.requests)
+    steps = _steps_since(engine, cursor.steps)
+    dropped = told.left_out
+    following = cursor.steps
+    if steps:
+        dropped += steps[0].number - cursor.steps
+        following = steps[-1].number + 1
+    return Records(
+        steps, told.records, engine.stats(), dropped, Cursor(ledger.epoch, following, told.next)
+    )
+
+
+def _steps_since(engine: Engine, number: int) -> list[StepRecord]:
+    """Those that were turned: the newest may be in its runner's hands yet."""
+    records = list(engine.records)  # one call: nothing is added in its midst
+    if records and records[-1].turn is None:
+        records.pop()
+    first = records[0].number if records else 0
+    return list(islice(records, max(0, number - first), None))
+
+
+def describe_engine(engine: Engine) -> EngineAbout:
+    """What `engine` is, now."""
+    model = engine.model
+    ops, limits = model.ops, engine.scheduler.limits
+    return EngineAbout(
+        spec=model.spec,
+        limits=limits,
+        tensors=tuple(_tensors(model)),
+        backend=ops.name,
+        simd=ops.instruction_set,
+        threads=ops.threads,
+        kv_dtype=ops.kv_dtype,
+        kv_lanes=ops.kv_lanes,
+        kv_bytes_per_token=kv_bytes_per_token(model.spec, ops.kv_dtype, ops.kv_lanes),
+        process_id=os.getpid(),
+        resident=resident_memory(),
+        epoch=engine.ledger.epoch,
+        monotonic=time.monotonic(),
+        wall=time.time(),
+    )
+
+
+def _tensors(model: Model) -> list[LoadRecord]:
+    return [
+        LoadRecord(name, tuple(weight.shape), model.ops.format_of(weight), int(weight.nbytes))
+        for name, weight in model.weights.items()
+    ]

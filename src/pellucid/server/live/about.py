@@ -1,0 +1,104 @@
+"""What the engine is, as JSON: its model in numbers, its weights, machine, cache and limits."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import Any
+
+from pellucid.core.record import LoadRecord
+from pellucid.core.spec import LayerSpec
+from pellucid.costs import KV_DTYPES
+from pellucid.engine.memory import installed_memory, resident_memory
+from pellucid.engine.records import EngineAbout
+
+
+def about_json(about: EngineAbout, name: str, shows_prompts: bool) -> dict[str, Any]:
+    """`name` is what the server calls its model."""
+    return {
+        "engine": str(about.epoch),
+        "clock": {"monotonic": about.monotonic, "wall": about.wall},
+        "model": _model(about, name),
+        "tensors": [_tensor(tensor) for tensor in about.tensors],
+        "machine": _machine(about),
+        "cache": _cache(about),
+        "limits": asdict(about.limits),
+        "process": _process(about),
+        "features": {"speculation": None},
+        "shows_prompts": shows_prompts,
+    }
+
+
+def _model(about: EngineAbout, name: str) -> dict[str, Any]:
+    spec = about.spec
+    first = spec.layers[0]
+    return {
+        "name": name,
+        "title": spec.name,
+        "family": spec.family,
+        "layers": spec.n_layers,
+        "heads": first.n_heads,
+        "kv_heads": first.n_kv_heads,
+        "head_size": first.head_dim,
+        "hidden": spec.d_model,
+        "ffn": first.ffn_dim,
+        "vocab": spec.vocab_size,
+        "context": spec.context_length,
+        "tied_head": spec.tied_head,
+        "kv_bytes_per_token": about.kv_bytes_per_token,
+        "kv_parts": [_kv_part(layer, about) for layer in spec.layers],
+    }
+
+
+def _kv_part(layer: LayerSpec, about: EngineAbout) -> dict[str, Any]:
+    """What a position takes in one layer: kv_heads x (key + value features) x bytes."""
+    value = -(-layer.head_dim // about.kv_lanes) * about.kv_lanes
+    return {
+        "kv_heads": layer.n_kv_heads,
+        "key_size": layer.head_dim,
+        "value_size": value,
+        "element_bytes": KV_DTYPES[about.kv_dtype],
+        "window": layer.window,
+    }
+
+
+def _tensor(tensor: LoadRecord) -> dict[str, Any]:
+    return {
+        "name": tensor.name,
+        "shape": tensor.shape,
+        "format": tensor.format,
+        "bytes": tensor.nbytes,
+    }
+
+
+def _machine(about: EngineAbout) -> dict[str, Any]:
+    return {
+        "backend": about.backend,
+        "threads": about.threads,
+        "simd": about.simd,
+        "memory_bytes": installed_memory(),
+        "peak_gb_per_s": None,
+        "peak_gops_int8": None,
+        "peak_gflops_f32": None,
+    }
+
+
+def _cache(about: EngineAbout) -> dict[str, Any]:
+    limits = about.limits
+    return {
+        "page_size": limits.page_size,
+        "n_pages": limits.n_pages,
+        "bytes_per_page": limits.page_size * about.kv_bytes_per_token,
+        "dtype": about.kv_dtype,
+    }
+
+
+def _process(about: EngineAbout) -> dict[str, Any]:
+    """Memory of the engine's process and of the server's, which may be one."""
+    apart = about.process_id != os.getpid()
+    server = resident_memory() if apart else 0
+    return {
+        "rss_bytes": about.resident + server,
+        "engine_rss_bytes": about.resident,
+        "server_rss_bytes": server if apart else None,
+    }

@@ -1,0 +1,158 @@
+"""Hub: one look at the engine for all who watch."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Final
+
+from pellucid.core.errors import PellucidError
+from pellucid.engine.client import EngineClient
+from pellucid.engine.records import BEGINNING, EngineAbout
+from pellucid.server.live.window import Parts, Window
+
+logger = logging.getLogger("pellucid.server")
+
+PERIOD_S: Final = 1 / 30
+_AFTER_FAILURE_S: Final = 0.5
+# Of messages that a viewer has not taken yet.
+_UNREAD: Final = 60
+_UNREAD_BYTES: Final = 8 << 20
+
+
+class Viewer:
+    """What one viewer is to be sent. An asynchronous iterator of messages in JSON."""
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._unread: deque[Parts] = deque([window.all()])
+        self._bytes = self._unread[0].size
+        self._dropped = 0
+        self._missed = self._ended = False
+        self._news = asyncio.Event()
+        self._news.set()
+
+    def put(self, parts: Parts, window: Window) -> None:
+        """More for it; the oldest goes where there is too much."""
+        self._window = window
+        self._unread.append(parts)
+        self._bytes += parts.size
+        while len(self._unread) > 1 and (
+            len(self._unread) > _UNREAD or self._bytes > _UNREAD_BYTES
+        ):
+            lost = self._unread.popleft()
+            self._bytes -= lost.size
+            self._dropped += lost.n
+            self._missed = True
+        self._news.set()
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self._ended = True
+        self._news.set()
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._unread:
+            if self._ended:
+                raise StopAsyncIteration
+            self._news.clear()
+            await self._news.wait()
+        parts = self._unread.popleft()
+        self._bytes -= parts.size
+        if self._missed:  # how a request ended may have been in what was lost
+            parts, self._missed = self._window.with_all_requests(parts), False
+        window = self._window
+        return parts.message(window.dropped + self._dropped, window.engine)
+
+
+class Hub:
+    """Looks at the engine while somebody watches, and hands on what it sees."""
+
+    def __init__(self, client: EngineClient) -> None:
+        self._client = client
+        self._window: Window | None = None
+        self._about: EngineAbout | None = None
+        self._cursor = BEGINNING
+        self._viewers: set[Viewer] = set()
+        self._looking: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def looking(self) -> bool:
+        """Whether the engine is asked again and again."""
+        return self._looking is not None
+
+    async def about(self) -> EngineAbout:
+        """What the engine is, as of now."""
+        return await self._client.about()
+
+    async def snapshot(self) -> bytes:
+        """The window of now, as one message."""
+        _, window = await self._look()
+        return window.all().message(window.dropped, window.engine)
+
+    def close(self) -> None:
+        """End what viewers are sent: the server is shutting down."""
+        self._closed = True
+        for viewer in self._viewers:
+            viewer.end()
+
+    @contextlib.asynccontextmanager
+    async def viewer(self) -> AsyncIterator[Viewer]:
+        """Somebody watches as long as this lasts. Raises `PellucidError` without an engine."""
+        _, window = await self._look()
+        viewer = Viewer(window)
+        self._viewers.add(viewer)
+        if self._closed:
+            viewer.end()
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().create_task(self._keep_looking())
+        try:
+            yield viewer
+        finally:
+            self._viewers.discard(viewer)
+
+    async def _keep_looking(self) -> None:
+        """As long as there are viewers."""
+        loop = asyncio.get_running_loop()
+        try:
+            while self._viewers and not self._closed:
+                began = loop.time()
+                pause = PERIOD_S
+                try:
+                    await self._look(watching=True)
+                except PellucidError:  # an engine that is started again comes back
+                    pause = _AFTER_FAILURE_S
+                except Exception:
+                    logger.exception("the records could not be read")
+                    pause = _AFTER_FAILURE_S
+                await asyncio.sleep(max(0.0, began + pause - loop.time()))
+        finally:
+            self._looking = None
+
+    async def _look(self, *, watching: bool = False) -> tuple[Parts, Window]:
+        """What is new, told to all viewers."""
+        async with self._lock:
+            records = await self._client.records(self._cursor)
+            window = self._window
+            if window is None or window.engine != records.cursor.epoch:
+                window = await self._new_window()
+            self._cursor = records.cursor
+            parts = window.take(records, watching=watching)
+            if parts.n:
+                for viewer in self._viewers:
+                    viewer.put(parts, window)
+            return parts, window
+
+    async def _new_window(self) -> Window:
+        """For an engine that was not seen before."""
+        about = await self._client.about()
+        self._window = Window(about.limits, about.epoch)
+        return self._window
