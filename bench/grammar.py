@@ -1,6 +1,7 @@
 """What a grammar costs: time a token of constrained answers over that of free ones, in turn.
 
-    python bench/grammar.py MODEL.gguf [--tokens 64] [--rounds 5] [--batch 1 8] [--threads N]
+    python bench/grammar.py MODEL.gguf [--tokens 64] [--rounds 5] [--batch 1 8] [--greedy]
+        [--threads N]
 
 Each round measures the free answers and then each form, so that a machine that wanders does so for
 all. No answer ends before its --tokens are out. The figure is the median over the rounds of the
@@ -53,7 +54,12 @@ def seconds_per_token(llm: LLM, params: SamplingParams, batch: int, clock: str) 
 def main() -> None:
     given = _arguments()
     llm = LLM(given.model, threads=given.threads)
-    common = {"max_tokens": given.tokens, "ignore_eos": True, "seed": 1, "temperature": 0.7}
+    common = {
+        "max_tokens": given.tokens,
+        "ignore_eos": True,
+        "seed": 1,
+        "temperature": 0.0 if given.greedy else 0.7,
+    }
     free = SamplingParams(**common)
     forms = {name: SamplingParams(**common, structured_outputs=f) for name, f in FORMS.items()}
     for name, params in forms.items():  # compile, and fill what is filled once
@@ -83,6 +89,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--greedy", action="store_true", help="temperature 0 instead of 0.7")
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     return parser.parse_args()
 

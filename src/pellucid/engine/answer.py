@@ -19,11 +19,16 @@ the text unless `include_stop_str_in_output`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pellucid.core.outputs import FinishReason, Increment, TokenChoice, TokenLogprob
+from pellucid.core.params import SamplingParams
 from pellucid.engine.request import Request
-from pellucid.sampling import Draw, History, sample_seed
+from pellucid.sampling import Draw, History, may_be_checked_after, sample_seed
 from pellucid.text import Detokenizer, StopMatcher, Tokenizer
+
+if TYPE_CHECKING:
+    from pellucid.sampling.grammar import FreeChoice, Matcher
 
 
 class Answer:
@@ -43,6 +48,7 @@ class Answer:
             else None
         )
         self._matcher = None if request.grammar is None else request.grammar.start()
+        self._free = _free_choice(self._matcher, params)
         ignored = params.ignore_eos and self._matcher is None
         self._eos_ids = frozenset(() if ignored else tokenizer.eos_ids)
         self._stop_ids = frozenset(params.stop_token_ids)
@@ -62,12 +68,15 @@ class Answer:
         """
         params = self._request.params
         position = len(self._request.prompt_token_ids) + self.n_tokens
-        ends, mask = self._end_ids, None
+        ends, mask, form = self._end_ids, None, None
         if self._matcher is not None:
             may_end = not params.ignore_eos and self.n_tokens >= params.min_tokens
-            mask = self._matcher.mask(may_end)
             ends = tuple(self._stop_ids - self._eos_ids)  # of the others the mask has decided
-        return Draw(params, self._seed, position, self._history, ends, mask)
+            if self._free is None:
+                mask = self._matcher.mask(may_end)
+            else:
+                mask, form = self._free.draw(may_end)
+        return Draw(params, self._seed, position, self._history, ends, mask, form)
 
     def take(self, choice: TokenChoice) -> Increment:
         """Another token was chosen; returns what it adds.
@@ -111,9 +120,9 @@ class Answer:
 
     def _complete(self, token: int) -> bool:
         """Whether nothing may come after `token`, by the grammar or by the limit. If the grammar
-        goes on, its next mask is begun."""
+        goes on, its next mask is begun where one will be needed."""
         if self._matcher is not None:
-            self._matcher.accept(token)
+            self._matcher.accept(token, ahead=self._free is None or self._free.ahead)
             if self._matcher.finished:
                 self.finish_reason = "stop"
                 return True
@@ -130,3 +139,11 @@ class Answer:
         for entry in entries.values():
             entry.text = self._tokenizer.token_text(entry.token_id)
         return [entries]
+
+
+def _free_choice(matcher: Matcher | None, params: SamplingParams) -> FreeChoice | None:
+    if matcher is None or not may_be_checked_after(params):
+        return None
+    from pellucid.sampling.grammar import FreeChoice  # there already, as there is a matcher
+
+    return FreeChoice(matcher)

@@ -43,6 +43,8 @@ class RowsSampler(Sampler):
         """For each of `rows` of logits, float32 [R, vocabulary], what `Sampler.choose` gives or
         raises."""
         tokens = self._tokens(logits, rows, draws)
+        if any(draw.form is not None for draw in draws):
+            draws = self._check_forms(logits, rows, draws, tokens)
         choices: list[TokenChoice | PellucidError] = [TokenChoice(token) for token in tokens]
         slow = [i for i, token in enumerate(tokens) if token < 0]
         if slow:
@@ -50,6 +52,25 @@ class RowsSampler(Sampler):
             for i, choice in zip(slow, found, strict=True):
                 choices[i] = choice
         return choices
+
+    def _check_forms(
+        self, logits: Float32, rows: Sequence[int], draws: Sequence[Draw], tokens: list[int]
+    ) -> list[Draw]:
+        """Chooses again with a mask where a choice is not allowed: in `tokens`. Returns draws that
+        have their masks, for those that are still to be made."""
+        checked, again = list(draws), []
+        for i, draw in enumerate(draws):
+            if tokens[i] >= 0 and draw.form is not None and not draw.form.allows(tokens[i]):
+                try:
+                    checked[i] = draw.masked()
+                    again.append(i)
+                except PellucidError:
+                    tokens[i] = -1  # said when it is asked for again
+        if again:
+            found = self._native(logits, [rows[i] for i in again], [checked[i] for i in again])
+            for i, token in zip(again, found, strict=True):
+                tokens[i] = token
+        return checked
 
     def _tokens(self, logits: Float32, rows: Sequence[int], draws: Sequence[Draw]) -> list[int]:
         """A token for each row, below 0 where `Sampler.choose` has to look."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,23 @@ from pellucid.sampling.stages import Row, add_bias, apply_temperature, penalise
 Float32 = NDArray[np.float32]
 
 
+class Form(Protocol):
+    """Which tokens may be chosen, asked one by one or as a mask. Errors are `BadInput`."""
+
+    def allows(self, token: int) -> bool: ...
+
+    def mask(self) -> NDArray[np.uint32]: ...
+
+
 class Draw(NamedTuple):
     """What the choice of one token depends on, its scores aside.
 
     `position` is where the token will stand in its sequence; `end_ids` are the tokens that
     would end the answer, banned until `params.min_tokens` are out. `mask`, uint32
     [ceil(vocabulary / 32)], has bit t % 32 of word t // 32 set where token t may be chosen; None:
-    any may.
+    any may. `form` stands for a mask that is only looked at where the choice without it is not
+    allowed, which gives the same token where the likeliest is chosen and every score depends on its
+    own token alone (`may_be_checked_after`).
     """
 
     params: SamplingParams
@@ -35,6 +45,16 @@ class Draw(NamedTuple):
     history: History
     end_ids: tuple[int, ...] = ()
     mask: NDArray[np.uint32] | None = None
+    form: Form | None = None
+
+    def masked(self) -> Draw:
+        """The same with its form as a mask. Raises `BadInput`."""
+        return self if self.form is None else self._replace(mask=self.form.mask(), form=None)
+
+
+def may_be_checked_after(params: SamplingParams) -> bool:
+    """Whether the first of the likeliest tokens, if allowed, is what a mask would leave first."""
+    return params.greedy and not params.logit_bias
 
 
 class Sampler:
@@ -55,9 +75,9 @@ class Sampler:
         leave no token.
         """
         _check_scores(logits, draw.position)
-        row = logits.astype(np.float64)
-        self._mask(row, draw)
-        token = _pick(row, draw)
+        token = self._token(logits, draw)
+        if draw.form is not None and not draw.form.allows(token):
+            token = self._token(logits, draw.masked())
         if draw.params.logprobs is None:
             return TokenChoice(token)
         return describe(logits, token, draw.params.logprobs, self.not_tokens)
@@ -73,6 +93,11 @@ class Sampler:
             except PellucidError as error:
                 choices.append(error)
         return choices
+
+    def _token(self, logits: Float32, draw: Draw) -> int:
+        row = logits.astype(np.float64)
+        self._mask(row, draw)
+        return _pick(row, draw)
 
     def _mask(self, row: Row, draw: Draw) -> None:
         if self.not_tokens is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.python.engine.test_structured import check_company, check_preemption
+import pytest
+
+from tests.python.engine.test_structured import check_company, check_free_choice, check_preemption
 from tests.python.engine.traffic import MakeLLM
 
 
@@ -12,3 +14,9 @@ def test_company_changes_no_answer(make_llm: MakeLLM) -> None:
 
 def test_preemption_changes_no_answer(make_llm: MakeLLM) -> None:
     check_preemption(make_llm, backend="native", threads=2)
+
+
+def test_a_free_choice_that_is_allowed_is_the_masked_one(
+    make_llm: MakeLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_free_choice(make_llm, monkeypatch, backend="native", threads=2)

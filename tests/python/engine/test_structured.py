@@ -160,6 +160,34 @@ def check_preemption(make_llm: MakeLLM, **backend: Any) -> None:
         assert re.fullmatch("([ab]{3} |c)*[ab]{0,3}", output.outputs[0].text)
 
 
+GREEDY: tuple[dict[str, Any], ...] = (
+    {"structured_outputs": {"choice": [LITERAL, "비"]}, "logprobs": 3},
+    {"structured_outputs": {"json": SCHEMA}, "repetition_penalty": 1.3},
+    {"structured_outputs": {"regex": "[ab]*c?"}, "min_tokens": 7},
+    {"structured_outputs": {"regex": "(?s:.*)"}},
+    {"structured_outputs": {"regex": "(?s:.*)"}, "ignore_eos": True, "presence_penalty": 0.5},
+    {"structured_outputs": {"regex": "[^aeiou]*"}, "stop_token_ids": [ord("q"), END]},
+    {"structured_outputs": {"json_object": True}, "logit_bias": {ord("{"): -5, ord("}"): 5}},
+    {},
+)
+
+
+def check_free_choice(make_llm: MakeLLM, monkeypatch: pytest.MonkeyPatch, **backend: Any) -> None:
+    """Greedy answers that choose first and ask the grammar afterwards are those of masks."""
+    params = [SamplingParams(temperature=0, max_tokens=30, **fields) for fields in GREEDY]
+    prompts = [f"prompt {i} " for i in range(len(params))] * 3
+    free = make_llm(**backend).generate(prompts, params * 3)
+    monkeypatch.setattr("pellucid.engine.answer.may_be_checked_after", lambda params: False)
+    masked = make_llm(**backend).generate(prompts, params * 3)
+    assert [output.outputs for output in free] == [output.outputs for output in masked]
+
+
+def test_a_free_choice_that_is_allowed_is_the_masked_one(
+    make_llm: MakeLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_free_choice(make_llm, monkeypatch)
+
+
 def test_company_changes_no_answer(make_llm: MakeLLM) -> None:
     check_company(make_llm)
 
@@ -182,6 +210,9 @@ class _GivesUp:
     def __init__(self, matcher: Matcher) -> None:
         self._matcher, self._left = matcher, 3
         self.accept = matcher.accept
+
+    def allows(self, token: int, may_end: bool = True) -> bool:
+        return False
 
     @property
     def finished(self) -> bool:

@@ -8,8 +8,9 @@ A matcher's states, and who moves it:
     open --accept--> open | finished | failed      finished: nothing but an end may follow
     any  --rollback--> open                        failed: a limit was reached; mask() raises
 
-Between `accept` and `mask` the mask is computed on another thread, with the GIL released. Each
-answer's matcher is a copy of its own down to the automata: what one costs depends on no other.
+Between `accept` and `mask` the mask is computed on another thread, with the GIL released, unless
+`allows` is to be asked instead, which costs a hundredth. Each answer's matcher is a copy of its own
+down to the automata: what one costs depends on no other.
 """
 
 from __future__ import annotations
@@ -85,8 +86,22 @@ class Matcher:
         going_on = self._mask & ~self._sets.ends
         return going_on if going_on.any() else self._mask
 
-    def accept(self, token: int) -> None:
-        """`token` came next; the next mask is begun.
+    def allows(self, token: int, may_end: bool = True) -> bool:
+        """Whether `mask(may_end)` has the token's bit, as far as that is known without the mask:
+        True is certain. Where a limit was reached it is False."""
+        self._settle()
+        if self._mask is not None:
+            return bool(self.mask(may_end)[token // 32] >> (token % 32) & 1)
+        if self._matcher.is_error() or self._matcher.is_stopped():
+            return False
+        word, bit = token // 32, token % 32
+        if self._sets.ends[word] >> bit & 1:
+            return may_end and bool(self._matcher.is_accepting())
+        text = bool(self._sets.text[word] >> bit & 1)
+        return text and self._matcher.validate_tokens([token]) == 1
+
+    def accept(self, token: int, *, ahead: bool = True) -> None:
+        """`token` came next; the next mask is begun if it is to be computed `ahead`.
 
         An end token is taken where the text is complete. Raises `BadInput` when the grammar does
         not allow the token here, or a limit was reached.
@@ -99,7 +114,7 @@ class Matcher:
             raise _failure(self._matcher)
         self._n_tokens += 1
         self._finished = self._matcher.is_stopped()
-        if not self._finished:
+        if ahead and not self._finished:
             with contextlib.suppress(RuntimeError):  # threads that are gone: `mask` does it itself
                 self._pending = self._threads.submit(_compute, self._matcher, self._sets)
 

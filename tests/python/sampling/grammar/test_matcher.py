@@ -92,6 +92,43 @@ def test_going_back_is_as_if_nothing_had_come(
         matcher.rollback(len(tokens) + 1)
 
 
+@pytest.mark.parametrize("asked", FORMS, ids=lambda form: form.kind)
+@given(rng=st.randoms(), ahead=st.booleans())
+@settings(max_examples=8, deadline=None)
+def test_one_token_is_allowed_where_the_mask_has_its_bit(
+    compiler: GrammarCompiler,
+    tokenizer: Tokenizer,
+    asked: StructuredOutputs,
+    rng: Random,
+    ahead: bool,
+) -> None:
+    matcher, masked = compiler.compile(asked).start(), compiler.compile(asked).start()
+    for _ in range(12):
+        for may_end in (True, False):
+            bits = set(allowed(masked, may_end))
+            found = {t for t in range(tokenizer.vocab_size) if matcher.allows(t, may_end)}
+            # Where nothing but an end may follow, only the mask knows.
+            assert found == bits or (not found and not bits - set(tokenizer.eos_ids))
+        going_on = [token for token in allowed(masked) if token not in tokenizer.eos_ids]
+        if not going_on:
+            break
+        token = rng.choice(going_on)
+        matcher.accept(token, ahead=ahead)
+        masked.accept(token)
+        assert matcher.finished == masked.finished
+        if matcher.finished:
+            break
+
+
+def test_a_matcher_that_failed_allows_nothing(
+    compiler: GrammarCompiler, tokenizer: Tokenizer
+) -> None:
+    matcher = compiler.compile(StructuredOutputs(regex="ab")).start()
+    with pytest.raises(BadInput):
+        matcher.accept(token_of(tokenizer, b"b"))
+    assert not any(matcher.allows(token) for token in range(tokenizer.vocab_size))
+
+
 def test_matchers_of_one_grammar_are_apart(compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
     grammar = compiler.compile(StructuredOutputs(regex="a{9}"))
     first = allowed(grammar.start())
