@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ from pellucid.ops.rotary import frequencies
 from pellucid.quant.dequantize import dequantize
 from pellucid.quant.quantize import quantize
 from pellucid.quant.types import READABLE_TYPES, TensorType, byte_count
+
+T = TypeVar("T", bound=np.generic)
 
 
 def folder_model(checkpoint: Checkpoint) -> Source:
@@ -138,6 +141,8 @@ def _tensor(stored: StoredTensor, spec: ModelSpec, twin: ModelSpec) -> SourceTen
         return _values(stored, heads)
 
     def bytes_of() -> Bytes:
+        if stored.packed and type is not TensorType.F32:
+            return _packed_bytes(stored, heads)
         return np.concatenate([quantize(rows, type) for rows in pieces()])
 
     return SourceTensor(name, shape, type, pieces, bytes_of, partial(_release, stored))
@@ -160,6 +165,15 @@ def _values(stored: StoredTensor, heads: int | None) -> Iterator[Floats]:
         yield from rows_of(part, host.type, shape)
 
 
+def _packed_bytes(stored: StoredTensor, heads: int | None) -> Bytes:
+    """The very blocks of packed matrices: rows change places, and nothing within them."""
+    host = stored.host()
+    raw = np.concatenate(host.parts) if host.parts else host.data
+    if heads is None:
+        return raw
+    return _neighbours(raw.reshape(host.shape[0], -1), heads).reshape(-1)
+
+
 def _reordered_heads(name: str, spec: ModelSpec, twin: ModelSpec) -> int | None:
     """Heads of a Q or K whose features GGUF has in another order, else None."""
     layer, other = spec.layers[0], twin.layers[0]
@@ -169,7 +183,7 @@ def _reordered_heads(name: str, spec: ModelSpec, twin: ModelSpec) -> int | None:
     return {"attn_q": layer.n_heads, "attn_k": layer.n_kv_heads}.get(kind)
 
 
-def _neighbours(rows: Floats, heads: int) -> Floats:
+def _neighbours(rows: NDArray[T], heads: int) -> NDArray[T]:
     """Within each head, features that turn together, half a head apart, side by side."""
     apart = rows.reshape(heads, 2, -1, *rows.shape[1:])
     return np.ascontiguousarray(apart.swapaxes(1, 2)).reshape(rows.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,10 +19,12 @@ from pellucid.engine.defaults import default_params
 from pellucid.engine.memory import available_memory, in_words
 from pellucid.engine.sizing import Asked, describe, limits_for
 from pellucid.formats import Checkpoint, open_checkpoint
+from pellucid.models.packing import Packing, packing_of
 from pellucid.models.registry import Model, is_no_weight, load_model, read_spec
-from pellucid.models.weights import locate
+from pellucid.models.weights import StoredTensor, locate
 from pellucid.ops import Ops
 from pellucid.quant.mixes import Mix
+from pellucid.quant.types import TensorType, byte_count
 from pellucid.scheduling import Limits
 from pellucid.text import (
     ChatTemplates,
@@ -64,6 +67,11 @@ def load(
     with open_checkpoint(path) as checkpoint:
         family, spec = read_spec(checkpoint, asked.max_model_len)
         weights, form = _weights_in_memory(checkpoint, ops)
+        packing = packing_of(checkpoint)
+        if packing is not None:
+            stored = locate(checkpoint, family.tensors(spec), is_no_weight)
+            weights = sum(_unpacked_bytes(one, ops) for one in stored)
+            _say(note, _how_unpacked(packing, stored, ops))
         prepare = None
         if mix is not None:
             from pellucid.engine.quantized import AtLoad  # what few starts need
@@ -140,6 +148,23 @@ def _weights_in_memory(checkpoint: Checkpoint, ops: Ops) -> tuple[int, str]:
     if ops.name == "reference":
         return sum(4 * math.prod(info.shape) for info in tensors), "as float32"
     return sum(info.nbytes for info in tensors), "as stored"
+
+
+def _unpacked_bytes(stored: StoredTensor, ops: Ops) -> int:
+    if ops.name == "reference":
+        return 4 * math.prod(stored.tensor.shape)
+    return byte_count(stored.type, stored.tensor.shape)
+
+
+def _how_unpacked(packing: Packing, stored: list[StoredTensor], ops: Ops) -> str:
+    """What becomes of packed matrices, in one line."""
+    types = Counter(one.type for one in stored if one.packed)
+    rounded = types.pop(TensorType.F16, 0)
+    parts = [f"{n} matrices as {type.name}, exactly" for type, n in sorted(types.items())]
+    if rounded:
+        how = "F32, exactly" if ops.exact else "F16, to the nearest"
+        parts.append(f"{rounded} matrices as {how}: no block type holds them")
+    return f"{packing.method.upper()} of {packing.bits} bits: {'; '.join(parts) or 'no matrix'}"
 
 
 def _say(note: Callable[[str], None], line: str) -> None:

@@ -26,6 +26,7 @@ from pellucid.models import (
     qwen3_moe,
 )
 from pellucid.models.fields import Fields
+from pellucid.models.packing import read_packing
 from pellucid.models.parts import head
 from pellucid.models.weights import Tensor, Weights, load_weights
 from pellucid.ops.step import Step, lower
@@ -185,7 +186,7 @@ def _from_config(checkpoint: Checkpoint, context: int | None) -> tuple[Family, M
         raise FormatError(checkpoint.path, "config.json: architectures", "is missing or empty")
     for family in FAMILIES:
         if names[0] in family.HF_ARCHITECTURES:
-            _refuse_quantised(config)
+            read_packing(config)  # or refused
             spec = family.spec_from_config(config, context)
             config.finish_config()
             return family, _checked(checkpoint, spec)
@@ -194,15 +195,6 @@ def _from_config(checkpoint: Checkpoint, context: int | None) -> tuple[Family, M
         f"{checkpoint.path}: architecture {names[0]!r} is not implemented "
         f"(known: {', '.join(known)})"
     )
-
-
-def _refuse_quantised(config: Fields) -> None:
-    for key in ("quantization_config", "quantization", "compression_config"):
-        if key in config:
-            raise UnsupportedError(
-                f"{config.path}: {key}: quantised safetensors are not implemented; "
-                "use the model's GGUF file or its unquantised weights"
-            )
 
 
 def _checked(checkpoint: Checkpoint, spec: ModelSpec) -> ModelSpec:

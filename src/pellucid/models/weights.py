@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from pellucid.core.errors import FormatError, UnsupportedError
 from pellucid.formats import Checkpoint, TensorInfo
+from pellucid.models.packed import PackedMatrix, common_type, is_packed
+from pellucid.models.packing import Packing, packing_of
 from pellucid.ops.vocabulary import HostTensor, Ops, Weight
 from pellucid.quant.types import TensorType
 
@@ -110,7 +112,7 @@ def load_weights(
     wanted = list(tensors)
     found: dict[str, Weight] = {}
     for done, stored in enumerate(locate(checkpoint, wanted, skip)):
-        host = stored.host()
+        host = stored.host(exact=ops.exact and prepare is None)
         found[host.name] = ops.load(host if prepare is None else prepare(host))
         if progress is not None:
             progress(done + 1, len(wanted))
@@ -119,26 +121,49 @@ def load_weights(
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A declared tensor and what of the checkpoint it is made of."""
+    """A declared tensor and what of the checkpoint it is made of; `packed` are its matrices where
+    those are packed."""
 
     checkpoint: Checkpoint
     tensor: Tensor
     infos: tuple[TensorInfo, ...]
+    packed: tuple[PackedMatrix, ...] = ()
 
     @property
     def type(self) -> TensorType:
-        """The type of what `host` will give."""
+        """The type of what `host` will give, unless that shall be exact."""
         converted = self.checkpoint.kind != "gguf" and self.tensor.convert is not None
-        return TensorType.F32 if converted else self.infos[0].type
+        if converted:
+            return TensorType.F32
+        return self._packed_type(TensorType.F16) if self.packed else self.infos[0].type
 
-    def host(self) -> HostTensor:
-        """The tensor itself. Raises `FormatError` for a wrong shape."""
+    def host(self, *, exact: bool = False) -> HostTensor:
+        """The tensor itself; `exact`: in float32 where nothing shorter holds it to the bit. Raises
+        `FormatError` for a wrong shape."""
+        if self.packed:
+            return self._unpacked(TensorType.F32 if exact else TensorType.F16)
         checkpoint, tensor, names = self.checkpoint, self.tensor, [i.name for i in self.infos]
         if tensor.stacked and names != [tensor.name]:
             return _stacked(checkpoint, tensor, list(self.infos))
         if tensor.rows is not None and names == [tensor.rows.whole]:
             return _some_rows(checkpoint, tensor, tensor.rows, self.infos[0])
         return _host_tensor(checkpoint, tensor, self.infos[0])
+
+    def _packed_type(self, otherwise: TensorType) -> TensorType:
+        return common_type(self.packed) or otherwise
+
+    def _unpacked(self, otherwise: TensorType) -> HostTensor:
+        name, shape = self.tensor.name, self.tensor.shape
+        if self.tensor.convert is not None:
+            [matrix] = self.packed
+            values = matrix.encoded(TensorType.F32).view(np.float32).reshape(matrix.shape)
+            array = np.ascontiguousarray(self.tensor.convert(values), np.float32)
+            return HostTensor(name, shape, TensorType.F32, array.reshape(-1).view(np.uint8))
+        type = self._packed_type(otherwise)
+        parts = tuple(matrix.encoded(type) for matrix in self.packed)
+        if len(parts) == 1 and not self.tensor.stacked:
+            return HostTensor(name, shape, type, parts[0])
+        return HostTensor(name, shape, type, np.empty(0, np.uint8), None, parts)
 
 
 def locate(
@@ -148,8 +173,17 @@ def locate(
 
     Raises `FormatError` for a missing one, `UnsupportedError` naming those nobody declared.
     """
-    found, used = [], set()
+    found: list[StoredTensor] = []
+    used: set[str] = set()
+    packing = packing_of(checkpoint)
     for tensor in tensors:
+        packed = () if packing is None else _packed(checkpoint, tensor, packing)
+        if packed:
+            infos = tuple(info for matrix in packed for info in matrix.infos)
+            used.update(info.name for info in infos)
+            used.update(_empty_biases(checkpoint, packed))
+            found.append(StoredTensor(checkpoint, tensor, infos, packed))
+            continue
         names = _stored_names(checkpoint, tensor)
         missing = [name for name in names if name not in checkpoint.tensors]
         if missing and tensor.optional:
@@ -166,6 +200,28 @@ def locate(
             f"{checkpoint.path}: {len(unknown)} tensors have no place in this model: {listed}"
         )
     return found
+
+
+def _packed(checkpoint: Checkpoint, tensor: Tensor, packing: Packing) -> tuple[PackedMatrix, ...]:
+    """The matrices of a tensor that are packed, all or none."""
+    names = tensor.stacked or (tensor.hf,)
+    if not all(name.endswith(".weight") for name in names):
+        return ()
+    bases = [name.removesuffix("weight") for name in names]
+    bases = [_hf_name(checkpoint, f"{base}qweight").removesuffix("qweight") for base in bases]
+    if not all(is_packed(checkpoint, base) for base in bases):
+        return ()
+    shape = tensor.shape if tensor.convert is None else tensor.hf_shape or tensor.shape
+    out, inputs = shape[-2:]
+    return tuple(PackedMatrix(checkpoint, base, (out, inputs), packing) for base in bases)
+
+
+def _empty_biases(checkpoint: Checkpoint, packed: tuple[PackedMatrix, ...]) -> Iterator[str]:
+    """Biases of nothing but zeros, which some tools write beside every matrix."""
+    for matrix in packed:
+        name = f"{matrix.base}bias"
+        if name in checkpoint.tensors and not checkpoint.read(name).any():
+            yield name
 
 
 def _stored_names(checkpoint: Checkpoint, tensor: Tensor) -> list[str]:

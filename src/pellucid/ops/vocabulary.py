@@ -55,6 +55,7 @@ class Ops(ABC):
 
     name: str
     kv_dtype: str  # how keys and values are kept: a name of pellucid.costs.KV_DTYPES
+    exact: bool = False  # weights that no short type holds to the bit are wanted in float32
     kv_lanes: int = 1  # a value head's features are rounded up to a multiple of
     threads: int = 1
     instruction_set: str = "numpy"

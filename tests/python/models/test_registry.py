@@ -132,7 +132,7 @@ def test_no_published_key_is_dropped_unseen(name: str) -> None:
     ("key", "value"),
     [
         ("hidden_act", "relu"),
-        ("quantization_config", {"quant_method": "awq", "bits": 4}),
+        ("quantization_config", {"quant_method": "bitsandbytes", "bits": 4}),
         ("add_cross_attention", True),
         ("is_encoder_decoder", True),
         ("pruned_heads", {"0": [1]}),
