@@ -10,14 +10,12 @@ import sys
 
 import llama_cpp as lc
 
-TYPES = {"q4_0": lc.LLAMA_FTYPE_MOSTLY_Q4_0, "q8_0": lc.LLAMA_FTYPE_MOSTLY_Q8_0}
-
 
 def main():
     source, target, kind = sys.argv[1:4]
     lc.llama_backend_init()
     parameters = lc.llama_model_quantize_default_params()
-    parameters.ftype = TYPES[kind]
+    parameters.ftype = getattr(lc, f"LLAMA_FTYPE_MOSTLY_{kind.upper()}")
     parameters.allow_requantize = True
     status = lc.llama_model_quantize(source.encode(), target.encode(), ctypes.byref(parameters))
     if status != 0:

@@ -49,11 +49,15 @@ class Bootstrap:
 
     def mean(self, each: Float64, then: Callable[[Float64], Float64] | None = None) -> Figure:
         """The mean of a value of every token [n], or what `then` makes of it."""
+        means, value = self.drawn_means(each), np.asarray(each.mean())
+        return self._figure(*((value, means) if then is None else (then(value), then(means))))
+
+    def drawn_means(self, each: Float64) -> Float64:
+        """The mean in every draw, [DRAWS]."""
         sums = np.add.reduceat(each, self._edges[:-1])
         counts = np.diff(self._edges)
-        means = sums[self._drawn].sum(axis=1) / counts[self._drawn].sum(axis=1)
-        value = np.asarray(each.mean())
-        return self._figure(*((value, means) if then is None else (then(value), then(means))))
+        means: Float64 = sums[self._drawn].sum(axis=1) / counts[self._drawn].sum(axis=1)
+        return means
 
     def quantile(self, each: Float64, share: float) -> Figure:
         """The value that `share` of all tokens are not above."""

@@ -68,7 +68,7 @@ def run_quality(
     first: PerToken | None = None
     try:
         for subject in everyone:
-            reads = _Reading(subject, settings, common, progress, plain=subject is against)
+            reads = Reading(subject, settings, common, progress, plain=subject is against)
             try:
                 found = reads.text(spool, first)
                 measured.append(reads.measured(found, first, bootstrap))
@@ -90,7 +90,7 @@ def run_quality(
     )
 
 
-class _Reading:
+class Reading:
     """One model, loaded to read the text. `plain`: it is what others are held against."""
 
     def __init__(
