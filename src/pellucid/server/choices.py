@@ -88,7 +88,7 @@ class CompletionChoice:
         self.index = index
         self._tail = Tail(tokenizer)
         self._echo = echo
-        self._give_ids = token_ids
+        self.gives_ids = token_ids
         self._prompt_token_ids: Sequence[int] | None = prompt_token_ids
         self._logprobs: CompletionLogprobs | None = None
         if params.logprobs is not None:
@@ -98,13 +98,26 @@ class CompletionChoice:
 
     def push(self, increment: Increment) -> dict[str, Any] | None:
         """What the increment adds, as a choice of a response; None if that is nothing yet."""
-        text = self._tail.whole(increment)
+        return self._choice(increment, self._tail.whole(increment))
+
+    def text_alone(self, increment: Increment) -> str | None:
+        """The text that the increment adds, if nothing else is said of it but its tokens' ids; None
+        if there is more: it is for `push` then."""
+        if self._logprobs is not None or self._echo is not None or self._ids_of_prompt_are_due:
+            return None
+        return None if increment.finish_reason is not None else self._tail.whole(increment)
+
+    @property
+    def _ids_of_prompt_are_due(self) -> bool:
+        return self.gives_ids and self._prompt_token_ids is not None
+
+    def _choice(self, increment: Increment, text: str) -> dict[str, Any] | None:
         logprobs = self._said_of(increment)
         if self._echo is not None:
             text = self._echo.text + text
             logprobs = _joined(self._echo.logprobs, logprobs)
             self._echo = None
-        elif not (text or logprobs or self._give_ids or increment.finish_reason):
+        elif not (text or logprobs or self.gives_ids or increment.finish_reason):
             return None
         choice: dict[str, Any] = {
             "index": self.index,
@@ -114,7 +127,7 @@ class CompletionChoice:
         }
         if increment.finish_reason is not None:
             choice["stop_reason"] = increment.stop_reason
-        if self._give_ids:
+        if self.gives_ids:
             choice["token_ids"] = list(increment.token_ids)
             if self._prompt_token_ids is not None:
                 choice["prompt_token_ids"] = list(self._prompt_token_ids)

@@ -12,7 +12,8 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from json.encoder import encode_basestring
 from typing import Any, Final, TypeVar
 
 from starlette.requests import Request
@@ -42,18 +43,34 @@ def event(value: Any, name: str | None = None) -> bytes:
     return data if name is None else b"event: " + name.encode() + b"\n" + data
 
 
-class TextEvents:
-    """Events that differ in an index and a text alone, as nearly all of a stream do: put together
-    from bytes made once. `frame` makes the value of one."""
+class Events:
+    """Events that differ in a few values alone, as nearly all of a stream do: put together from
+    bytes made once. `frame` makes the value of one from its holes, which must stand in the JSON in
+    the order of its parameters, nothing unknown among or after them; `of` takes what fills them, as
+    JSON."""
 
-    def __init__(self, frame: Callable[[int, str], Any]) -> None:
-        mark, place = "\ue000", 2**61
-        before, _, rest = event(frame(place, mark)).partition(str(place).encode())
-        between, _, after = rest.partition(dumps(mark))
-        self._before, self._between, self._after = before, between, after
+    def __init__(self, frame: Callable[..., Any], holes: int) -> None:
+        marks = [f"\ue000{hole}" for hole in range(holes)]
+        rest = event(frame(*marks))
+        parts: list[bytes] = []
+        for mark in reversed(marks):  # what comes before the holes may be anything
+            rest, _, after = rest.rpartition(dumps(mark))
+            parts.insert(0, after)
+        self._begin, self._parts = rest, parts
 
-    def of(self, index: int, text: str) -> bytes:
-        return b"".join((self._before, b"%d" % index, self._between, dumps(text), self._after))
+    def of(self, *values: bytes) -> bytes:
+        found = [piece for pair in zip(values, self._parts, strict=True) for piece in pair]
+        return b"".join([self._begin, *found])
+
+
+def string(text: str) -> bytes:
+    """A text as JSON."""
+    return encode_basestring(text).encode()
+
+
+def numbers(values: Sequence[int]) -> bytes:
+    """A list of whole numbers as JSON."""
+    return b"[%d]" % values[0] if len(values) == 1 else dumps(list(values))
 
 
 class EventStream(Response):

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from pellucid.engine.conversation import Layout
 from pellucid.server.choices import ChatAnswer, Said
 from pellucid.server.conversation import Conversation, Tools
-from pellucid.server.events import DONE, TextEvents, event, unless_gone
+from pellucid.server.events import DONE, Events, event, numbers, string, unless_gone
 from pellucid.server.params import chat_params, form_names
 from pellucid.server.reading import Read, read
 from pellucid.server.routes.streaming import event_stream
@@ -126,8 +126,9 @@ class _Chunks:
         self._began: set[int] = set()
         self._prompt_ids: list[int] | None = None
         self._give_ids = False
-        self._plain = TextEvents(
-            lambda index, text: self._framed(_choice(index, {"content": text}), {})
+        self._plain = Events(lambda i, text: self._framed(_plain(i, text), {}), 2)
+        self._with_ids = Events(
+            lambda i, text, ids: self._framed({**_plain(i, text), "token_ids": ids}, {}), 3
         )
 
     def with_ids(self, prompt_token_ids: list[int]) -> None:
@@ -143,7 +144,7 @@ class _Chunks:
             self._began.add(index)
             first = self._chunk(index, {"role": "assistant", "content": ""}, None, self._first())
         if costs is None and self._is_plain(said):
-            return first + b"".join(self._plain.of(index, part.text) for part in said.parts)  # type: ignore[union-attr]
+            return first + self._texts(index, said)
         deltas = list(_deltas(said.parts)) or [{}]
         parts = [self._chunk(index, delta, None, {}) for delta in deltas[:-1]]
         parts.append(self._chunk(index, deltas[-1], said, costs or {}))
@@ -157,9 +158,16 @@ class _Chunks:
         return (
             said.finish_reason is None
             and not said.logprobs
-            and not self._give_ids
+            and (not self._give_ids or len(said.parts) == 1)
             and all(isinstance(part, Text) for part in said.parts)
         )
+
+    def _texts(self, index: int, said: Said) -> bytes:
+        texts = [string(part.text) for part in said.parts if isinstance(part, Text)]
+        place = b"%d" % index
+        if self._give_ids:
+            return self._with_ids.of(place, *texts, numbers(said.token_ids))
+        return b"".join([self._plain.of(place, text) for text in texts])
 
     def _chunk(
         self, index: int, delta: dict[str, Any], said: Said | None, more: dict[str, Any]
@@ -176,6 +184,10 @@ class _Chunks:
 
     def _framed(self, choice: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
         return {**self.head, "choices": [choice], **self._ending, **more}
+
+
+def _plain(index: Any, text: Any) -> dict[str, Any]:
+    return _choice(index, {"content": text})
 
 
 def _choice(index: int, delta: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from pellucid.engine.client import AnswerStream
 from pellucid.server.choices import CompletionChoice, Echo, as_increment
 from pellucid.server.echo import echo_of
 from pellucid.server.errors import bad_request
-from pellucid.server.events import DONE, TextEvents, event, unless_gone
+from pellucid.server.events import DONE, Events, event, numbers, string, unless_gone
 from pellucid.server.merging import increments, metrics_of, outputs
 from pellucid.server.params import completion_params, form_names
 from pellucid.server.reading import Read, read
@@ -111,14 +111,17 @@ class _Answering:
         counted = bool(options is not None and options.include_usage)
         ending = {"usage": None} if counted else {}
         unfinished = len(choices)
-        plain = TextEvents(lambda i, text: {**head, "choices": [_plain(i, text)], **ending})
+        plain = _PlainEvents(lambda choice: {**head, "choices": [choice], **ending})
         async for number, increment in increments(self._streams):
             choice = choices[number * self._params.n + increment.index]
-            said = choice.push(self._shown(increment))
-            if said is None:
+            increment = self._shown(increment)
+            text = choice.text_alone(increment)
+            if text is not None:
+                if text or choice.gives_ids:
+                    yield plain.of(choice, text, increment.token_ids)
                 continue
-            if said == _plain(said["index"], said["text"]):
-                yield plain.of(said["index"], said["text"])
+            said = choice.push(increment)
+            if said is None:
                 continue
             unfinished -= said["finish_reason"] is not None
             last = not unfinished and not counted
@@ -171,9 +174,21 @@ class _Answering:
             await stream.aclose()
 
 
-def _plain(index: int, text: str) -> dict[str, Any]:
-    """A choice that says some text and nothing else."""
-    return {"index": index, "text": text, "logprobs": None, "finish_reason": None}
+class _PlainEvents:
+    """Events of choices that grow by a text, and by its tokens where those are given."""
+
+    def __init__(self, framed: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        def choice(index: Any, text: Any, **ids: Any) -> dict[str, Any]:
+            return {"index": index, "text": text, "logprobs": None, "finish_reason": None, **ids}
+
+        self._texts = Events(lambda i, text: framed(choice(i, text)), 2)
+        self._with_ids = Events(lambda i, text, ids: framed(choice(i, text, token_ids=ids)), 3)
+
+    def of(self, choice: CompletionChoice, text: str, token_ids: Sequence[int]) -> bytes:
+        index = b"%d" % choice.index
+        if choice.gives_ids:
+            return self._with_ids.of(index, string(text), numbers(token_ids))
+        return self._texts.of(index, string(text))
 
 
 def prompts_of(given: Any, limits: RequestLimits, param: str = "prompt") -> list[Any]:
