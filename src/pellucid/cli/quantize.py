@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from pellucid.convert.imatrix import Importance
     from pellucid.convert.source import Source
     from pellucid.convert.write import Choice, Report, Written
     from pellucid.formats import Checkpoint
@@ -48,6 +50,18 @@ _SHOWN = 3  # names in a note
     help="A text whose inputs to each matrix weigh its errors.",
 )
 @click.option(
+    "--imatrix",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The same from a file: ours (--save-imatrix) or llama.cpp's.",
+)
+@click.option(
+    "--save-imatrix",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Keep what --calibrate found, as llama.cpp's GGUF form.",
+)
+@click.option(
     "--threads", type=click.IntRange(1, 1024), metavar="N", help="[the cores of this process]"
 )
 @click.option("--force", is_flag=True, help="Replace a file that exists.")
@@ -60,6 +74,8 @@ def quantize(
     pure: bool,
     requantize: bool,
     calibration: Path | None,
+    imatrix: Path | None,
+    save_imatrix: Path | None,
     threads: int | None,
     force: bool,
     offline: bool,
@@ -79,13 +95,14 @@ def quantize(
     mix = mix_named(type_name)
     path = find_model(model, offline)
     _check_output(path, output, force)
+    _check_importance(calibration, imatrix, save_imatrix, force)
     with open_checkpoint(path) as checkpoint:
         source = (gguf_source if checkpoint.kind == "gguf" else folder_source)(checkpoint)
         choices = choose(source, mix, pure=pure, requantize=requantize)
         _say_what_does_not_fit(choices)
         if requantize:
             _say_what_is_quantised(source)
-        importance = None if calibration is None else _calibrated(checkpoint, calibration)
+        importance = _importance(checkpoint, source, calibration, imatrix, save_imatrix)
         with bar(output.name) as progress:
             report = write_quantized(
                 source,
@@ -113,7 +130,40 @@ def _check_output(source: Path, output: Path, force: bool) -> None:
         raise BadInput(f"{output}: exists; name another file, or replace it with --force")
 
 
-def _calibrated(checkpoint: Checkpoint, file: Path) -> dict[str, NDArray[np.float32]]:
+def _check_importance(
+    calibration: Path | None, imatrix: Path | None, save: Path | None, force: bool
+) -> None:
+    if calibration is not None and imatrix is not None:
+        raise BadInput("--calibrate and --imatrix: each says what inputs weigh: choose one")
+    if save is not None and calibration is None:
+        raise BadInput("--save-imatrix: there is nothing to keep without --calibrate")
+    if save is not None and save.exists() and not force:
+        raise BadInput(f"{save}: exists; name another file, or replace it with --force")
+
+
+def _importance(
+    checkpoint: Checkpoint,
+    source: Source,
+    calibration: Path | None,
+    imatrix: Path | None,
+    save: Path | None,
+) -> Mapping[str, NDArray[np.float32]] | None:
+    """What the inputs of each matrix weigh, if anything says so."""
+    from pellucid.convert.imatrix import check_fits, read_imatrix, write_imatrix
+
+    if imatrix is not None:
+        squares = read_imatrix(imatrix)
+        check_fits(imatrix, squares, ((one.name, one.shape) for one in source.tensors))
+        return squares
+    if calibration is None:
+        return None
+    found = _calibrated(checkpoint, calibration)
+    if save is not None:
+        write_imatrix(save, found)
+    return found.squares
+
+
+def _calibrated(checkpoint: Checkpoint, file: Path) -> Importance:
     """The weight of each input of each matrix, by running the text of `file`."""
     from pellucid.convert.calibrate import calibrate
     from pellucid.engine.loading import open_text
@@ -127,7 +177,7 @@ def _calibrated(checkpoint: Checkpoint, file: Path) -> dict[str, NDArray[np.floa
             "float32: close other programs, or leave out --calibrate"
         )
     with bar(file.name) as progress:
-        return calibrate(checkpoint, open_text(checkpoint)[0], text, progress)
+        return calibrate(checkpoint, open_text(checkpoint)[0], text, progress, file.name)
 
 
 def _say_what_does_not_fit(choices: list[Choice]) -> None:

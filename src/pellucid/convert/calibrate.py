@@ -1,4 +1,4 @@
-"""Which inputs of a matrix count: their mean squares over a text.
+"""Which inputs of a matrix count: the sums of their squares over a text.
 
 A weight's error reaches the output multiplied by its input, so squared errors weighed by the mean
 square of each input are what the matrix's output loses (to first order, inputs taken as
@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from pellucid.convert.imatrix import Importance
 from pellucid.core.errors import BadInput
 from pellucid.core.plan import Plan, Span
 from pellucid.core.spec import LayerSpec
@@ -35,7 +36,6 @@ class _WatchingOps(ReferenceOps):
 
     def __init__(self) -> None:
         self.sums: dict[str, NDArray[np.float64]] = {}
-        self.rows: dict[str, int] = {}
         self._names: dict[int, str] = {}
 
     def load(self, tensor: HostTensor) -> Floats:
@@ -66,7 +66,6 @@ class _WatchingOps(ReferenceOps):
         name = self._names[id(weight)]
         squares = np.einsum("nk,nk->k", x, x, dtype=np.float64)
         self.sums[name] = self.sums.get(name, 0.0) + squares
-        self.rows[name] = self.rows.get(name, 0) + len(x)
 
 
 def calibrate(
@@ -74,8 +73,9 @@ def calibrate(
     tokenizer: Tokenizer,
     text: str,
     progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Floats]:
-    """Mean squares of the inputs of each matrix, float32 [row], by the matrix's name in GGUF.
+    name: str = "a text",
+) -> Importance:
+    """What the text called `name` stirs in the inputs of each matrix.
 
     `progress(done, total)` counts tokens. Raises `BadInput` for a text that is too short or a model
     that makes no numbers of it, and what `load_model` raises.
@@ -93,11 +93,11 @@ def calibrate(
         model.forward(Plan((span,), len(window)), cache)
         if progress is not None:
             progress(start + len(window), len(ids))
-    found = {n: (ops.sums[n] / ops.rows[n]).astype(np.float32) for n in ops.sums}
-    broken = [name for name, squares in found.items() if not np.isfinite(squares).all()]
+    sums = {matrix: each.astype(np.float32) for matrix, each in ops.sums.items()}
+    broken = [matrix for matrix, each in sums.items() if not np.isfinite(each).all()]
     if broken:
         raise BadInput(
             f"{checkpoint.path}: the text makes infinite or undefined numbers before {broken[0]}: "
             "the model is damaged"
         )
-    return found
+    return Importance(sums, len(ids), size, name)

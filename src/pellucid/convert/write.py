@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,7 +109,7 @@ def write_quantized(
     path: Path,
     *,
     threads: int = 1,
-    importance: dict[str, Floats] | None = None,
+    importance: Mapping[str, Floats] | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Write the new file. `importance` has a weight for each input of a matrix, float32 [row], by

@@ -125,7 +125,7 @@ def test_a_text_to_calibrate_with(command: Command, tmp_path: Path) -> None:
     text.write_text("low lower lowest new newer newest wide wider widest " * 20)
     with open_checkpoint(folder) as checkpoint:
         tokenizer = Tokenizer.from_folder(folder)
-        importance = calibrate(checkpoint, tokenizer, text.read_text())
+        importance = calibrate(checkpoint, tokenizer, text.read_text()).squares
     lost: list[float] = []
     for name, extra in ("plain.gguf", []), ("weighed.gguf", ["--calibrate", str(text)]):
         out = tmp_path / name
@@ -136,6 +136,30 @@ def test_a_text_to_calibrate_with(command: Command, tmp_path: Path) -> None:
             error = written.read(name) - given.read(key)
             lost.append(float((error**2 * importance[name]).sum()))
     assert lost[1] < 0.98 * lost[0]
+
+
+def test_an_importance_matrix_is_kept_and_taken(command: Command, tmp_path: Path) -> None:
+    """The same bytes from the file as from the text."""
+    folder, text, kept = tiny_llama(tmp_path / "model"), tmp_path / "text", tmp_path / "imatrix"
+    text.write_text("low lower lowest new newer newest wide wider widest " * 20)
+    files = [tmp_path / name for name in ("text.gguf", "file.gguf", "plain.gguf")]
+    ways: list[tuple[str, ...]] = [
+        ("--calibrate", str(text), "--save-imatrix", str(kept)),
+        ("--imatrix", str(kept)),
+        (),
+    ]
+    for out, extra in zip(files, ways, strict=True):
+        ended = command("quantize", str(folder), str(out), "-t", "q4_0", *extra)
+        assert ended.code == 0, ended.err
+    of_text, of_file, plain = (file.read_bytes() for file in files)
+    assert of_text == of_file != plain
+    again = ("quantize", str(folder), str(tmp_path / "n.gguf"), "-t", "q4_0")
+    refused(command(*again, *ways[0]), str(kept), "exists")
+    refused(command(*again, *ways[1], "--calibrate", str(text)), "--imatrix", "choose one")
+    refused(command(*again, "--save-imatrix", "x"), "nothing to keep without --calibrate")
+    refused(command(*again, "--imatrix", str(tmp_path / "none")), "none", "cannot be read")
+    refused(command(*again, "--imatrix", str(plain_file := files[2])), str(plain_file), "in_sum2")
+    refused(command(*again, "--imatrix", str(text)), str(text), "it is no importance matrix")
 
 
 def test_texts_that_cannot_calibrate(command: Command, tmp_path: Path) -> None:

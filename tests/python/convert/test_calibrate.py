@@ -24,9 +24,11 @@ def test_mean_squares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int]] = []
     monkeypatch.setattr(module, "WINDOW", len(ids) // 2)
     with open_checkpoint(folder) as checkpoint:
-        found = calibrate(checkpoint, tokenizer, TEXT, lambda *counts: seen.append(counts))
+        importance = calibrate(checkpoint, tokenizer, TEXT, lambda *counts: seen.append(counts))
+        found = importance.squares
         embedded = checkpoint.read("model.embed_tokens.weight")[ids]
         norm = checkpoint.read("model.layers.0.input_layernorm.weight")
+    assert importance.tokens == len(ids) and importance.window == len(ids) // 2
     assert seen[-1] == (len(ids), len(ids)) and len(seen) in (2, 3)
     # The input of Q, K and V: the embedding, normed, of every token alike.
     rms = np.sqrt((embedded**2).mean(axis=1, keepdims=True) + 1e-5)
