@@ -7,7 +7,8 @@ it as an argument, and nothing in it changes while a step runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 
@@ -36,11 +37,24 @@ class Span(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`copies` are (source page, destination page): whole pages, copied in this order before the
-    step writes anything of its own."""
+    step writes anything of its own. `room` maps sequences to how many positions after their last
+    token they have pages for, and the step tokens: room for a draft."""
 
     spans: tuple[Span, ...]
     page_size: int
     copies: tuple[tuple[int, int], ...] = ()
+    room: Mapping[int, int] = field(default_factory=dict)
+
+    def with_drafts(self, drafts: Mapping[int, tuple[int, ...]]) -> Plan:
+        """The same plan with guesses to check: after the last token of each sequence in `drafts`
+        its guesses, no more than it has room for. Logits are wanted for them all."""
+        spans = [
+            Span(x.sequence, x.start, x.tokens + draft, x.pages, x.n_logits + len(draft))
+            if (draft := drafts.get(x.sequence))
+            else x
+            for x in self.spans
+        ]
+        return replace(self, spans=tuple(spans))
 
     @property
     def n_tokens(self) -> int:

@@ -8,6 +8,8 @@ Invariants:
 3. A page enters the prefix cache when all its positions are computed. If the same content is there
    already, the sequence lets go of its own page and owns the other: one page for one content.
 4. The source of a copy is owned by the copying sequence until the copy is done.
+5. Between steps a sequence has no page beyond those of its tokens: what was taken for a draft goes
+   back when the step is applied, or before the next plan.
 """
 
 from __future__ import annotations
@@ -113,6 +115,24 @@ class Memory:
     def grow(self, sequence: Sequence) -> None:
         """Take what is missing."""
         sequence.pages += tuple(self._take() for _ in range(self.missing(sequence)))
+
+    def reserve(self, sequence: Sequence, positions: int) -> int:
+        """Take pages for positions after the last token; returns for how many there is room.
+
+        Free pages are taken, and of those kept for their content one: the sequence would need it
+        soon anyway.
+        """
+        wanted = pages_for(len(sequence.tokens) + positions, self.page_size) - len(sequence.pages)
+        count = min(wanted, self.pool.n_free + bool(self.pool.n_idle))
+        sequence.pages += tuple(self._take() for _ in range(count))
+        return min(positions, len(sequence.pages) * self.page_size - len(sequence.tokens))
+
+    def trim(self, sequence: Sequence) -> None:
+        """Give back the pages beyond those of the known tokens."""
+        kept = pages_for(len(sequence.tokens), self.page_size)
+        for page in reversed(sequence.pages[kept:]):
+            self._release(page)
+        sequence.pages = sequence.pages[:kept]
 
     def copied(self, sequence: Sequence) -> None:
         """The sequence's copy is done: its source is no longer needed."""

@@ -50,6 +50,19 @@ class Running:
         self._memory.grow(sequence)
         self.n_growing += len(sequence.pages) < sequence.max_pages
 
+    def reserve(self, sequence: Sequence, positions: int) -> int:
+        """Pages for a draft after its last token; returns for how many positions there is room."""
+        self.n_growing -= len(sequence.pages) < sequence.max_pages
+        room = self._memory.reserve(sequence, positions)
+        self.n_growing += len(sequence.pages) < sequence.max_pages
+        return room
+
+    def trim(self, sequence: Sequence) -> None:
+        """Give back what a draft did not come to need."""
+        self.n_growing -= len(sequence.pages) < sequence.max_pages
+        self._memory.trim(sequence)
+        self.n_growing += len(sequence.pages) < sequence.max_pages
+
     def settle(self, sequence: Sequence) -> None:
         """Its tokens or what is computed of them changed: find its place."""
         self.decoding.pop(sequence.id, None)

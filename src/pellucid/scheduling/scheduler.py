@@ -5,9 +5,11 @@ One step at a time:
 1. `plan` takes the pages that running sequences have come to need, preempting others if there are
    too few. Every sequence with one token to compute (decode) has its part in the step. What is
    left of the step's tokens goes to prompts, in chunks, as the policy shares it out; waiting
-   sequences start within the limits.
-2. The step runs.
-3. `apply` moves positions forward and appends the tokens chosen.
+   sequences start within the limits. What prompts leave goes to those in decode that asked for
+   room for a draft, as far as there are pages: `Plan.room`.
+2. The step runs, with drafts in the plan if somebody made some (`Plan.with_drafts`).
+3. `apply` moves positions forward and appends the tokens chosen: of a draft what was accepted, and
+   one more. Pages of what was not are given back.
 
 Invariants:
 
@@ -24,14 +26,16 @@ Invariants:
    when no step can be using them.
 7. A finished sequence owns no page.
 8. Without a cache (`Limits.kv_cache` False) every step computes a sequence whole, from position 0;
-   the first of a step may then exceed max_num_batched_tokens.
+   the first of a step may then exceed max_num_batched_tokens. There is no room for drafts.
+9. A draft preempts nobody and delays no prompt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Tokens
 from itertools import islice
+from types import MappingProxyType
 
 from pellucid.cache import Digest
 from pellucid.core.errors import BadInput, PromptTooLong
@@ -44,6 +48,8 @@ from pellucid.scheduling.memory import Memory
 from pellucid.scheduling.policy import Chunks, Continuous, Policy, Static, Uncached
 from pellucid.scheduling.running import Running
 from pellucid.scheduling.sequence import Sequence, State
+
+_NONE: Mapping[int, int] = MappingProxyType({})
 
 
 class Scheduler:
@@ -60,6 +66,7 @@ class Scheduler:
         self._running = Running(self._memory, limits.kv_cache)
         self._policy = _policy(limits)
         self._admission = Admission(limits, self._memory, self._running, self._policy.shares_work)
+        self._ahead: list[Sequence] = []  # those that the last plan took pages for a draft for
         self._n_added = 0
 
     @property
@@ -69,6 +76,11 @@ class Scheduler:
     @property
     def n_running(self) -> int:
         return len(self._running.all)
+
+    @property
+    def decoding(self) -> Iterable[Sequence]:
+        """The running sequences with one token to compute: those that may look ahead."""
+        return self._running.decoding.values()
 
     @property
     def idle(self) -> bool:
@@ -130,13 +142,18 @@ class Scheduler:
         sequence.arrival = self._n_added
         self._admission.enqueue(sequence)
 
-    def plan(self) -> Plan:
-        """What the next step computes; empty if there is nothing to do."""
+    def plan(self, lookahead: Mapping[int, int] = _NONE) -> Plan:
+        """What the next step computes; empty if there is nothing to do.
+
+        `lookahead`: for how many positions after their last token sequences in decode want room.
+        """
         running = self._running
         self._admission.begin_plan()
+        self._give_back()
         self._grow()
         budget = self.limits.max_num_batched_tokens - len(running.decoding)
         chunks = self._policy.share_out(self._admission, running, budget)
+        room = self._look_ahead(lookahead, budget - sum(chunks.values())) if lookahead else {}
         # Span(...) by way of its base takes a third less time, and there are hundreds.
         new = tuple.__new__
         spans = [
@@ -146,16 +163,20 @@ class Scheduler:
         copies = self._add_chunks(spans, chunks, budget)
         self.changes, self._memory.changes = self._memory.changes, PageChanges()
         self.changes.copied.extend(copies)
-        return Plan(tuple(spans), self.limits.page_size, copies)
+        return Plan(tuple(spans), self.limits.page_size, copies, room)
 
     def apply(self, plan: Plan, tokens: Mapping[int, Tokens[int]]) -> None:
         """The step is done: its positions are computed, and `tokens` maps each sequence that
         gave some to the tokens chosen. Sequences finished meanwhile are passed over."""
         running, memory, page_size = self._running, self._memory, self.limits.page_size
         everyone, decoding = running.all, running.decoding
+        self._ahead.clear()
         for span in plan.spans:
             chosen = tokens.get(span.sequence, ())
             sequence = decoding.get(span.sequence)
+            if sequence is not None and span.sequence in plan.room:
+                self._accept(sequence, span.start, chosen)
+                continue
             if sequence is not None and len(chosen) == 1:  # the common case, made short
                 sequence.tokens.append(chosen[0])
                 sequence.computed = computed = span.start + 1
@@ -189,6 +210,9 @@ class Scheduler:
         growing = [x for x in running.all.values() if len(x.pages) < x.max_pages]
         assert running.n_growing == len(growing)
         assert not running.decoding.keys() & running.prefilling.keys()
+        for sequence in running.all.values():
+            spare = len(sequence.pages) - pages_for(len(sequence.tokens), self.limits.page_size)
+            assert spare <= 0 or sequence in self._ahead, "a draft's pages were not given back"
 
     def _grow(self) -> None:
         """Give pages to those that have come to need them; preempt others for it if need be."""
@@ -201,6 +225,40 @@ class Scheduler:
         for sequence in running.short.values():
             running.grow(sequence)
         running.short.clear()
+
+    def _give_back(self) -> None:
+        """The pages of drafts of a plan that was never applied."""
+        for sequence in self._ahead:
+            if sequence.state is State.RUNNING:
+                self._running.trim(sequence)
+        self._ahead.clear()
+
+    def _look_ahead(self, lookahead: Mapping[int, int], budget: int) -> dict[int, int]:
+        """How many positions there is room for after the last token of those that asked."""
+        room: dict[int, int] = {}
+        for id, wanted in lookahead.items():
+            sequence = self._running.decoding.get(id)
+            if sequence is None:  # preempted meanwhile, or over
+                continue
+            # The last token of an answer is never computed.
+            most = sequence.n_prompt + sequence.max_tokens - len(sequence.tokens) - 1
+            positions = min(wanted, most, budget)
+            if positions > 0:
+                found = self._running.reserve(sequence, positions)
+                if found > 0:
+                    self._ahead.append(sequence)
+                    room[sequence.id] = found
+                    budget -= found
+        return room
+
+    def _accept(self, sequence: Sequence, start: int, chosen: Tokens[int]) -> None:
+        """The last known token is computed, and of its draft all but the last of `chosen`."""
+        running = self._running
+        sequence.tokens.extend(chosen)
+        sequence.computed = start + max(len(chosen), 1)
+        self._memory.store(sequence)
+        running.trim(sequence)
+        running.settle(sequence)
 
     def _add_chunks(
         self, spans: list[Span], chunks: Chunks, budget: int

@@ -28,6 +28,12 @@ def answer_alone(sequence: Sequence, seed: int, length: int) -> list[int]:
     return tokens
 
 
+def _content(span: Span, sequence: Sequence, position: int) -> Slot:
+    """What belongs into a slot; of a draft's own positions the span knows the tokens."""
+    tokens = (*sequence.tokens[: span.start], *span.tokens)
+    return sequence.salt, tokens[: position + 1]
+
+
 class FakeModel:
     """Pages of slots, and the rules of a step: copies, then writes, then reads."""
 
@@ -41,9 +47,9 @@ class FakeModel:
         sequences: Mapping[int, Sequence],
         seed: Callable[[int], int],
         n_spans: int | None = None,
-    ) -> dict[int, int]:
-        """The token that follows each span that ends with logits; only the first `n_spans` are
-        computed if the step is cut off."""
+    ) -> dict[int, tuple[int, ...]]:
+        """The tokens that follow each span that ends with logits: of its draft what is right, and
+        one more. Only the first `n_spans` are computed if the step is cut off."""
         for source, destination in plan.copies:
             self.slots[destination] = list(self.slots[source])
         spans = plan.spans[:n_spans]
@@ -51,18 +57,32 @@ class FakeModel:
             self._write(span, sequences[span.sequence])
         for span in spans:
             self._read(span, sequences[span.sequence])
-        last = {span.sequence: self._slot(span, span.end - 1) for span in spans if span.n_logits}
-        return {i: next_token(slot, seed(i)) for i, slot in last.items() if slot is not None}
+        return {
+            span.sequence: self._follow(span, plan, seed(span.sequence))
+            for span in spans
+            if span.n_logits
+        }
+
+    def _follow(self, span: Span, plan: Plan, seed: int) -> tuple[int, ...]:
+        n_drafted = span.n_logits - 1 if span.sequence in plan.room else 0
+        draft = span.tokens[len(span.tokens) - n_drafted :]
+        chosen: list[int] = []
+        for position in range(span.end - 1 - n_drafted, span.end):
+            slot = self._slot(span, position)
+            assert slot is not None
+            chosen.append(next_token(slot, seed))
+            if chosen[-1:] != list(draft[len(chosen) - 1 : len(chosen)]):
+                break
+        return tuple(chosen)
 
     def _write(self, span: Span, sequence: Sequence) -> None:
         for position in range(span.start, span.end):
             page = self.slots[span.pages[position // self.page_size]]
-            content = sequence.salt, tuple(sequence.tokens[: position + 1])
-            page[position % self.page_size] = content
+            page[position % self.page_size] = _content(span, sequence, position)
 
     def _read(self, span: Span, sequence: Sequence) -> None:
         for position in range(span.end):
-            content = sequence.salt, tuple(sequence.tokens[: position + 1])
+            content = _content(span, sequence, position)
             found = self._slot(span, position)
             assert found == content, f"sequence {span.sequence} finds {found} at {position}"
 

@@ -71,6 +71,7 @@ class Histories(RuleBasedStateMachine):
         self.n_kept = 0
         self.n_ids = 0
         self.batch: set[int] = set()
+        self.wanted: dict[int, int] = {}  # sequence: positions asked for a draft
         self.answering: set[int] = set()  # got a token, and may run on
 
     @rule(
@@ -114,6 +115,29 @@ class Histories(RuleBasedStateMachine):
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
         self.end(data.draw(st.sampled_from(sorted(self.alive))))
+
+    @precondition(lambda self: self.answering)
+    @rule(
+        data=st.data(),
+        count=st.integers(1, 7),
+        n_right=st.integers(0, 7),
+        n_left_out=st.integers(0, 2),
+    )
+    def speculate(self, data: st.DataObject, count: int, n_right: int, n_left_out: int) -> None:
+        """Some ask for room, and their drafts are right as far as it goes."""
+        asking = data.draw(st.sets(st.sampled_from(sorted(self.answering))))
+        self.wanted = dict.fromkeys(asking, count)
+        plan = self.plan()
+        drafts = {}
+        for i, room in plan.room.items():
+            sequence = self.alive[i]
+            length = len(sequence.tokens) - sequence.n_prompt
+            whole = answer_alone(sequence, self.seed(i), length + room)[len(sequence.tokens) :]
+            whole[n_right:] = [(token + 1) % 3 for token in whole[n_right:]]
+            drafts[i] = tuple(whole[: max(room - n_left_out, 0)])
+        plan = plan.with_drafts(drafts)
+        self.check_budget(plan)
+        self.apply(plan, self.model.run(plan, self.alive, self.seed))
 
     @rule(count=st.integers(1, 6))
     def steps(self, count: int) -> None:
@@ -167,11 +191,18 @@ class Histories(RuleBasedStateMachine):
         ran = {i for i, x in self.alive.items() if x.state is State.RUNNING}
         first = min((self.alive[i] for i in ran), key=lambda x: x.rank, default=None)
         decoding = ran & self.answering
-        plan = self.scheduler.plan()
+        plan = self.scheduler.plan(self.wanted)
         self.scheduler.check()
         changes = self.scheduler.changes
         self.n_kept += len(changes.cached) - len(changes.evicted)
         assert tuple(changes.copied) == plan.copies
+        for i, room in plan.room.items():
+            sequence = self.alive[i]
+            left = sequence.n_prompt + sequence.max_tokens - len(sequence.tokens)
+            assert 0 < room <= min(self.wanted[i], left - 1)
+            assert len(sequence.pages) * self.limits.page_size >= len(sequence.tokens) + room
+        assert plan.room.keys() <= self.wanted.keys()
+        self.wanted = {}
         self.answering -= changes.preempted.keys()
         self.check_preemption(first, ran)
         self.check_spans(plan)
@@ -199,8 +230,7 @@ class Histories(RuleBasedStateMachine):
         limits = self.limits
         assert len({span.sequence for span in plan.spans}) == len(plan.spans)
         assert len(plan.spans) <= limits.max_num_seqs
-        if limits.kv_cache or len(plan.spans) > 1:
-            assert plan.n_tokens <= limits.max_num_batched_tokens
+        self.check_budget(plan)
         for span in plan.spans:
             sequence = self.alive[span.sequence]
             assert list(span.tokens) == sequence.tokens[span.start : span.end]
@@ -213,6 +243,10 @@ class Histories(RuleBasedStateMachine):
             if not limits.kv_cache:
                 assert span.start == 0 and last
 
+    def check_budget(self, plan: Plan) -> None:
+        if self.limits.kv_cache or len(plan.spans) > 1:
+            assert plan.n_tokens <= self.limits.max_num_batched_tokens
+
     def check_batch(self) -> None:
         """Nobody joins a static batch once it runs."""
         running = {i for i, x in self.alive.items() if x.state is State.RUNNING}
@@ -220,16 +254,17 @@ class Histories(RuleBasedStateMachine):
         assert not self.batch or running <= self.batch
         self.batch = running
 
-    def apply(self, plan: Plan, chosen: dict[int, int]) -> None:
+    def apply(self, plan: Plan, chosen: dict[int, tuple[int, ...]]) -> None:
         tokens = {}
         for span in plan.spans:
             sequence = self.alive.get(span.sequence)
             if sequence is None:
                 continue
             self.scored[span.sequence].update(range(span.end - span.n_logits, span.end))
-            if sequence.max_tokens and span.end == len(sequence.tokens):
-                tokens[span.sequence] = (chosen[span.sequence],)
+            if sequence.max_tokens and span.end >= len(sequence.tokens):
+                tokens[span.sequence] = chosen[span.sequence]
         self.scheduler.apply(plan, tokens)
+        self.scheduler.check()
         self.answering |= tokens.keys()
         for sequence in list(self.alive.values()):
             n_chosen = len(sequence.tokens) - sequence.n_prompt
