@@ -90,3 +90,18 @@ class Increment:
     finish_reason: FinishReason | None = None
     stop_reason: int | str | None = None
     metrics: RequestMetrics | None = None
+
+    def then(self, later: Increment) -> Increment:
+        """This and what came after it, as one."""
+        logprobs = self.logprobs
+        if later.logprobs is not None:
+            logprobs = [*(logprobs or ()), *later.logprobs]
+        return Increment(
+            self.index,
+            self.text + later.text,
+            self.token_ids + later.token_ids,
+            logprobs,
+            later.finish_reason,
+            later.stop_reason,
+            later.metrics,
+        )

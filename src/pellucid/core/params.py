@@ -16,6 +16,8 @@ MAX_BIAS = 100.0
 MAX_ANSWERS = 1024
 MAX_COUNT = 1 << 31
 
+_FLAGS = ("include_stop_str_in_output", "ignore_eos", "skip_special_tokens", "speculative")
+
 
 @dataclass(slots=True)
 class SamplingParams:
@@ -25,6 +27,7 @@ class SamplingParams:
     for the log-probability of each chosen token and of the k likeliest, from the model's own
     distribution (before penalties, temperature and filters). `seed` makes the draw of the token
     at position p a function of (seed, p) alone. `max_tokens` None means: to the context's end.
+    `speculative` False: no drafts are made for it where others may have some.
     `stop`, `stop_token_ids` and `logit_bias` may be None for nothing. `structured_outputs` is the
     form that an answer must have; a mapping of its fields will do.
 
@@ -50,6 +53,7 @@ class SamplingParams:
     logprobs: int | None = None
     skip_special_tokens: bool = True
     structured_outputs: StructuredOutputs | None = None
+    speculative: bool = True
 
     def __post_init__(self) -> None:
         self.n = _count("n", self.n, 1, MAX_ANSWERS)
@@ -73,7 +77,7 @@ class SamplingParams:
             self.logprobs = _count("logprobs", self.logprobs, 0, MAX_LOGPROBS)
         if self.seed is not None:
             self.seed = _count("seed", self.seed, -(1 << 63), (1 << 64) - 1)
-        for name in ("include_stop_str_in_output", "ignore_eos", "skip_special_tokens"):
+        for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise BadInput(f"{name} must be True or False, not {getattr(self, name)!r}")
         self.stop = _texts("stop", self.stop)

@@ -55,23 +55,34 @@ class SpanRecord(NamedTuple):
 
 
 class Phases(NamedTuple):
-    """Seconds of a step's parts: the plan, its arrays and page copies, the model's forward pass,
-    the choice of tokens, and what came of them (positions moved, text, increments)."""
+    """Seconds of a step's parts: the plan, drafts, its arrays and page copies, the model's forward
+    pass, the choice of tokens, and what came of them (positions moved, text, increments). Where
+    drafts are checked, the tokens after the first are chosen as they are delivered."""
 
     schedule: float
+    draft: float
     lower: float
     forward: float
     sample: float
     deliver: float
 
 
+class RoundRecord(NamedTuple):
+    """A draft that a step checked: the tokens guessed for a sequence, and how many of them it
+    accepted. The step gave one token more, unless an accepted one ended the answer."""
+
+    sequence: int
+    draft: tuple[int, ...]
+    n_accepted: int
+
+
 @dataclass(slots=True)
 class StepRecord:
     """One step, as it was. Times are seconds of `time.monotonic`.
 
-    number counts from 0. cost is the least that its spans take. tokens: sequence id to the token
+    number counts from 0. cost is the least that its spans take. tokens: sequence id to the tokens
     chosen. pages, n_running and n_waiting are as it left them. waiting: some of who waits, and why
-    (request id, reason); told only while somebody watches.
+    (request id, reason); told only while somebody watches. rounds: the drafts that it checked.
 
     Whoever runs the steps one after another adds what it saw of this one (`Turn`); until then, and
     where nobody does, `turn` is None.
@@ -83,11 +94,12 @@ class StepRecord:
     spans: tuple[SpanRecord, ...]
     cost: Cost
     changes: PageChanges
-    tokens: Mapping[int, int]
+    tokens: Mapping[int, tuple[int, ...]]
     n_running: int
     n_waiting: int
     pages: PageCounts
     waiting: tuple[tuple[str, str], ...] = ()
+    rounds: tuple[RoundRecord, ...] = ()
     turn: Turn | None = None
 
     @property

@@ -61,15 +61,24 @@ class Answer:
     def finished(self) -> bool:
         return self.finish_reason is not None
 
-    def draw(self) -> Draw:
-        """What the choice of its next token depends on.
+    @property
+    def speculates(self) -> bool:
+        """Whether drafts may be made for it."""
+        return self._request.params.speculative
+
+    def possible(self, draft: tuple[int, ...]) -> tuple[int, ...]:
+        """As much of `draft` as the answer's grammar allows next."""
+        return draft if self._matcher is None else draft[: self._matcher.possible(draft)]
+
+    def draw(self, *, masked: bool = True) -> Draw:
+        """What the choice of its next token depends on; its grammar aside if not `masked`.
 
         Raises `BadInput` when its grammar cannot be followed any further.
         """
         params = self._request.params
         position = len(self._request.prompt_token_ids) + self.n_tokens
         ends, mask, form = self._end_ids, None, None
-        if self._matcher is not None:
+        if self._matcher is not None and masked:
             may_end = not params.ignore_eos and self.n_tokens >= params.min_tokens
             ends = tuple(self._stop_ids - self._eos_ids)  # of the others the mask has decided
             if self._free is None:

@@ -56,8 +56,8 @@ def progress_bar(
 
         def count(record: StepRecord) -> None:
             nonlocal read, written
-            written += len(record.tokens)
-            read += sum(span.n_tokens for span in record.spans if span.n_tokens > 1)
+            written += sum(map(len, record.tokens.values()))
+            read += sum(span.n_tokens for span in record.spans if span.n_tokens > span.n_logits)
             seconds = time.monotonic() - begin
             shown.update(task, read=read / seconds, written=written / seconds)
 

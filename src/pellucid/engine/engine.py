@@ -4,7 +4,8 @@ A request's life:
 
 1. `submit` checks that it can ever run and queues one sequence for each of its answers.
 2. Each `step` asks the scheduler for a plan, runs the model on it, chooses a token for every
-   sequence whose last known position was computed, and tells the scheduler.
+   sequence whose last known position was computed, and tells the scheduler. With speculation a
+   plan also checks drafts, and a sequence may get several tokens of a step.
 3. Each token becomes an increment of its answer, which goes to the request's sink.
 4. At an answer's end, or at `abort`, its pages go back at once.
 
@@ -23,41 +24,31 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Sequence as Tokens
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.core.errors import BadInput, PellucidError
-from pellucid.core.outputs import Increment, TokenChoice
+from pellucid.core.outputs import Increment
 from pellucid.core.plan import Plan
-from pellucid.core.record import Phases, StepRecord
-from pellucid.engine.answer import Answer
+from pellucid.core.record import PageChanges, Phases, StepRecord
+from pellucid.engine.choosing import Job, choose, first_rows, take
 from pellucid.engine.generation import Generation, Sink
 from pellucid.engine.ledger import Ledger
 from pellucid.engine.likelihoods import Likelihoods
 from pellucid.engine.probe import Probe, Scores
 from pellucid.engine.request import Request
+from pellucid.engine.speculating import Drafts, Speculation, rounds_of
 from pellucid.engine.stats import EngineStats
 from pellucid.models.registry import Model
 from pellucid.ops.step import Step, lower
-from pellucid.sampling import Draw, Sampler
+from pellucid.sampling import Sampler
 from pellucid.scheduling import Limits, Scheduler, Sequence
 from pellucid.text import Tokenizer
 
 Float32 = NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """What becomes of a sequence's logits: an answer's next token."""
-
-    generation: Generation
-    answer: Answer
-    sequence: Sequence
-
-
-_Chosen = tuple[_Job, TokenChoice]
 _REASONS = 8  # of those that wait, in a step's record
 _NO_ROWS = np.empty((0, 0), np.float32)
 
@@ -66,14 +57,20 @@ class Engine:
     """A model, its pages, and the sequences that run on them."""
 
     def __init__(
-        self, model: Model, tokenizer: Tokenizer, limits: Limits, sampler: Sampler
+        self,
+        model: Model,
+        tokenizer: Tokenizer,
+        limits: Limits,
+        sampler: Sampler,
+        speculation: Speculation | None = None,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.scheduler = Scheduler(limits)
         self._cache = _new_cache(model, limits)
         self._sampler = sampler
-        self._jobs: dict[int, _Job] = {}
+        self._speculation = speculation
+        self._jobs: dict[int, Job] = {}
         self._unstarted: dict[int, Generation] = {}  # by sequence: nothing of it was computed yet
         self._probes: dict[int, Probe] = {}
         self._ids = itertools.count()
@@ -117,7 +114,7 @@ class Engine:
                     with self._changing():
                         self.scheduler.add(sequence)
                     generation.sequences.append(sequence)
-                    self._jobs[sequence.id] = _Job(generation, answer, sequence)
+                    self._jobs[sequence.id] = Job(generation, answer, sequence)
                     self._unstarted[sequence.id] = generation
                     leader = leader or sequence
                 self.ledger.register.changed(generation)
@@ -146,7 +143,11 @@ class Engine:
         with self._alone():
             start = time.monotonic()
             with self._changing():
-                plan = self.scheduler.plan()
+                if self._speculation is None:
+                    plan = self.scheduler.plan()
+                else:
+                    wanted = self._speculation.ask(self.scheduler.decoding, self._jobs)
+                    plan = self.scheduler.plan(wanted)
             if not plan.spans:
                 return False
             self._run(plan, start)
@@ -307,6 +308,9 @@ class Engine:
             self._mark_started(plan, start)
         if plan.copies:
             self.model.ops.copy_pages(self._cache, plan.copies)
+        copied = time.monotonic()
+        plan, drafts = self._drafted(plan, changes)
+        drafted = time.monotonic()
         scored, hidden = self._apart(plan)
         step = lower(scored, self._cache)
         lowered = time.monotonic()
@@ -314,26 +318,40 @@ class Engine:
             self._keep(hidden, self._hidden(lower(hidden, self._cache)))
         logits = self._forward(step) if scored.spans else _NO_ROWS
         computed = time.monotonic()
-        chosen = self._choose(scored, logits)
-        tokens = {job.sequence.id: choice.token_id for job, choice in chosen}
+        if self._probes:
+            self._keep(scored, logits)
+        jobs = self._jobs
+        chosen = choose(self._sampler, logits, first_rows(scored, jobs, drafts), jobs, self._fail)
         sampled = time.monotonic()
         with self._changing():
-            self.scheduler.apply(plan, {sequence: (token,) for sequence, token in tokens.items()})
-            self._deliver(chosen)
+            taken = take(self._sampler, logits, chosen, jobs, self._fail)
+            tokens = {job.sequence.id: tuple(added.token_ids) for job, added in taken}
+            self.scheduler.apply(plan, tokens)
+            self._deliver(taken)
         seconds = Phases(
             planned - start,
-            lowered - planned,
+            drafted - copied,
+            lowered - drafted + copied - planned,
             computed - lowered,
             sampled - computed,
             time.monotonic() - sampled,
         )
+        rounds = rounds_of(drafts, tokens)
+        if self._speculation is not None:
+            self._speculation.learn(plan, rounds, tokens, jobs, seconds)
         waiting = self._some_waiting() if self.ledger.is_watched(start) else ()
-        self.ledger.enter(start, seconds, plan, changes, tokens, self.scheduler, waiting)
+        self.ledger.enter(start, seconds, plan, changes, tokens, self.scheduler, waiting, rounds)
+
+    def _drafted(self, plan: Plan, changes: PageChanges) -> tuple[Plan, Drafts]:
+        if self._speculation is None:
+            return plan, {}
+        return self._speculation.draft(plan, changes, self._jobs)
 
     def _end(self, generation: Generation) -> None:
         with self._changing():
             for sequence in generation.sequences:
                 job = self._jobs.pop(sequence.id, None)
+                self._forget(sequence)
                 self._unstarted.pop(sequence.id, None)
                 self.scheduler.finish(sequence)
                 if job is not None:
@@ -375,50 +393,7 @@ class Engine:
     def _hidden(self, step: Step) -> Float32:
         return self.model.ops.to_numpy(self.model.hidden(step))
 
-    def _choose(self, plan: Plan, logits: Float32) -> list[_Chosen]:
-        """A token for each sequence that has its last logits."""
-        if self._probes:
-            self._keep(plan, logits)
-        jobs = self._jobs
-        waiting: list[_Job] = []
-        rows: list[int] = []
-        row = -1
-        for span in plan.spans:
-            row += span.n_logits
-            job = jobs.get(span.sequence)
-            if job is not None and span.n_logits:
-                waiting.append(job)
-                rows.append(row)
-        drawing, at, draws = self._draws(waiting, rows)
-        choices = self._sampler.choose_rows(logits, at, draws)
-        chosen: list[_Chosen] = []
-        for job, choice in zip(drawing, choices, strict=True):
-            if isinstance(choice, TokenChoice):
-                chosen.append((job, choice))
-            else:
-                self._fail(job, choice)
-        if len(chosen) == len(waiting):
-            return chosen
-        return [pair for pair in chosen if pair[0].sequence.id in jobs]
-
-    def _draws(self, jobs: list[_Job], rows: list[int]) -> tuple[list[_Job], list[int], list[Draw]]:
-        """Of `jobs` and their rows those that can draw; and their draws."""
-        try:
-            return jobs, rows, [job.answer.draw() for job in jobs]
-        except PellucidError:  # a grammar cannot be followed: one by one, to see whose
-            drawing: list[_Job] = []
-            at: list[int] = []
-            draws: list[Draw] = []
-            for job, row in zip(jobs, rows, strict=True):
-                try:
-                    draws.append(job.answer.draw())
-                    drawing.append(job)
-                    at.append(row)
-                except PellucidError as error:
-                    self._fail(job, error)
-            return drawing, at, draws
-
-    def _fail(self, job: _Job, error: PellucidError) -> None:
+    def _fail(self, job: Job, error: PellucidError) -> None:
         """End the request, and no other, with its own trouble."""
         if job.sequence.id in self._jobs:  # a sibling's trouble may have ended it
             job.generation.fail(error)
@@ -435,20 +410,18 @@ class Engine:
                 if probe.finished:
                     self.stop_probe(probe)
 
-    def _deliver(self, chosen: list[_Chosen]) -> None:
+    def _deliver(self, taken: list[tuple[Job, Increment]]) -> None:
         now = time.monotonic()
-        for job, choice in chosen:
-            if job.sequence.id not in self._jobs:  # a sibling's trouble ended its request
-                continue
-            try:
-                increment = job.answer.take(choice)
-            except PellucidError as error:  # its grammar cannot be followed
-                self._fail(job, error)
-                continue
+        for job, increment in taken:
             if increment.finish_reason is not None:
                 del self._jobs[job.sequence.id]
+                self._forget(job.sequence)
                 self.scheduler.finish(job.sequence)
             self._give(job.generation, increment, now)
+
+    def _forget(self, sequence: Sequence) -> None:
+        if self._speculation is not None:
+            self._speculation.forget(sequence.id)
 
     def _give(self, generation: Generation, increment: Increment, now: float) -> None:
         generation.add(increment, now)

@@ -49,11 +49,12 @@ class Generation:
         self._failed = False
         self._first_step: int | None = None
         self._last_step = 0
+        self._open = len(self.answers)
 
     @property
     def finished(self) -> bool:
-        """True if nothing more will come."""
-        return all(answer.finished for answer in self.answers)
+        """True if nothing more will come: every answer's end was told."""
+        return not self._open
 
     def mark_started(self, now: float, step: int) -> None:
         """Some of its positions are about to be computed."""
@@ -68,9 +69,11 @@ class Generation:
             if self._first_token is None:
                 self._first_token = now
                 self._ledger.register.changed(self)
-        if increment.finish_reason is not None and self.finished:
-            increment.metrics = self._metrics(now)
-            self._ended(now)
+        if increment.finish_reason is not None:
+            self._open -= 1
+            if self.finished:
+                increment.metrics = self._metrics(now)
+                self._ended(now)
         self._sink.add(increment)
 
     def fail(self, error: PellucidError) -> None:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from pellucid.core.plan import Plan
-from pellucid.core.record import PageChanges, Phases, SpanRecord, StepRecord, Turn
+from pellucid.core.record import PageChanges, Phases, RoundRecord, SpanRecord, StepRecord, Turn
 from pellucid.costs import StepCosts, WeightSize
 from pellucid.engine.register import Register
 from pellucid.models.registry import Model
@@ -65,9 +65,10 @@ class Ledger:
         seconds: Phases,
         plan: Plan,
         changes: PageChanges,
-        tokens: dict[int, int],
+        tokens: dict[int, tuple[int, ...]],
         scheduler: Scheduler,
         waiting: tuple[tuple[str, str], ...] = (),
+        rounds: tuple[RoundRecord, ...] = (),
     ) -> None:
         """A step is done."""
         spans = tuple(
@@ -89,11 +90,12 @@ class Ledger:
             scheduler.n_waiting,
             scheduler.page_counts(),
             waiting,
+            rounds,
         )
         self.records.append(record)
         self.steps += 1
         self.positions += sum([span.n_tokens for span in spans])
-        self.tokens += len(tokens)
+        self.tokens += sum(map(len, tokens.values()))
         self.preemptions += len(changes.preempted)
         for subscriber in tuple(self._subscribers):
             self._tell(subscriber, record)

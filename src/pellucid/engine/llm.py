@@ -18,6 +18,7 @@ from pellucid.core.params import SamplingParams
 from pellucid.core.spec import ModelSpec
 from pellucid.engine.bar import no_bar, progress_bar
 from pellucid.engine.conversation import Layout, Message
+from pellucid.engine.drafting import make_speculation
 from pellucid.engine.engine import Engine
 from pellucid.engine.frontend import Frontend
 from pellucid.engine.gathered import Gathered
@@ -33,6 +34,7 @@ from pellucid.ops import backend as make_ops
 from pellucid.quant.mixes import Mix, mix_named
 from pellucid.sampling import Sampler
 from pellucid.sampling.rows import RowsSampler
+from pellucid.speculation.settings import SpeculativeSettings
 from pellucid.text import Tokenizer, given_chat_template
 
 
@@ -52,7 +54,9 @@ class LLM:
     requests without a seed repeatable. progress: told what is fetched, loaded and decided.
 
     quantization: a type of `pellucid quantize` ("q4_k_m", "q8_0") for matrices that the model has
-    in f32, f16 or bf16. `speculative` takes only the value that means what happens anyway.
+    in f32, f16 or bf16. speculative: how tokens are guessed ahead, the fields of
+    `pellucid.speculation.settings.SpeculativeSettings`, such as `{"method": "ngram"}`; answers stay
+    what they are without it.
 
     Raises `BadInput` (or a subclass) for an argument or a model that cannot be honoured,
     `FetchError` when the model cannot be fetched.
@@ -82,7 +86,7 @@ class LLM:
         **unknown: Any,
     ) -> None:
         _refuse_unknown(unknown)
-        _refuse_later(speculative)
+        ahead = _speculative(speculative, kv_cache)
         mix = None if quantization is None else _mix(quantization)
         asked = Asked(
             max_model_len,
@@ -117,7 +121,13 @@ class LLM:
             is_token,
         )
         sampler = (RowsSampler if backend == "native" else Sampler)(is_token)
-        self._engine: Engine | None = Engine(loaded.model, self.tokenizer, loaded.limits, sampler)
+        self._engine: Engine | None = Engine(
+            loaded.model,
+            self.tokenizer,
+            loaded.limits,
+            sampler,
+            None if ahead is None else make_speculation(ahead),
+        )
 
     def generate(
         self,
@@ -319,10 +329,13 @@ def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
         raise BadInput(f"LLM has no argument {', '.join(sorted(unknown))}: leave it out")
 
 
-def _refuse_later(speculative: Mapping[str, Any] | None) -> None:
-    """What no backend here can honour must not be ignored."""
-    if speculative is not None:
-        raise BadInput(f"speculative={speculative!r} is not implemented: leave it at None")
+def _speculative(given: Mapping[str, Any] | None, kv_cache: bool) -> SpeculativeSettings | None:
+    if given is None:
+        return None
+    settings = SpeculativeSettings.of(given)
+    if not kv_cache:
+        raise BadInput("speculative needs the KV cache: leave kv_cache at True, or speculative out")
+    return settings
 
 
 def _mix(quantization: str) -> Mix:

@@ -19,6 +19,16 @@ class History:
         self._counts: Counter[int] = Counter()  # of the tokens before `_counted`
         self._counted = 0
 
+    def fork(self) -> History:
+        """One that goes on from here by itself; the prompt is shared."""
+        other = History(self._prompt)
+        other._answer = list(self._answer)
+        if "_prompt_ids" in self.__dict__:
+            other.__dict__["_prompt_ids"] = self._prompt_ids
+        if self._counted:
+            other._counts, other._counted = self._counts.copy(), self._counted
+        return other
+
     @property
     def generated(self) -> int:
         """Tokens of the answer."""

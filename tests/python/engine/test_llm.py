@@ -518,7 +518,7 @@ class Notes:
         ({"policy": "random"}, "policy must be one of continuous, static"),
         ({"quantization": "int8"}, "quantization='int8': type 'int8' is none"),
         ({"quantization": 8}, "quantization must be the name of a type"),
-        ({"speculative": {"method": "ngram"}}, "speculative="),
+        ({"speculative": {"method": "guess"}}, "method must be one of ngram"),
         ({"threads": 4}, "threads: the reference backend has none"),
         ({"threads": 0}, "threads must be a whole number from 1, not 0"),
         ({"seed": 1.5}, "seed must be a whole number"),

@@ -29,8 +29,8 @@ def test_records_add_up_to_what_was_done(make_llm: MakeLLM) -> None:
     for record in records:
         assert all(seconds >= 0 for seconds in record.seconds)
         assert sum(span.n_logits for span in record.spans) == len(record.tokens)
-        for sequence, token in record.tokens.items():
-            chosen.setdefault(sequence, []).append(token)
+        for sequence, tokens in record.tokens.items():
+            chosen.setdefault(sequence, []).extend(tokens)
     assert list(chosen.values()) == [output.outputs[0].token_ids for output in outputs]
     starts = [record.start for record in records]
     assert starts == sorted(starts)

@@ -16,6 +16,7 @@ down to the automata: what one costs depends on no other.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -117,6 +118,13 @@ class Matcher:
         if ahead and not self._finished:
             with contextlib.suppress(RuntimeError):  # threads that are gone: `mask` does it itself
                 self._pending = self._threads.submit(_compute, self._matcher, self._sets)
+
+    def possible(self, tokens: Sequence[int]) -> int:
+        """How many of `tokens`, one after the other, could come next; 0 if it cannot be known."""
+        self._settle()
+        if self._finished or self._matcher.is_error():
+            return 0
+        return int(self._matcher.validate_tokens(list(tokens)))
 
     def rollback(self, n: int) -> None:
         """The last `n` tokens never came. Raises ValueError for more than there were."""

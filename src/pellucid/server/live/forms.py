@@ -26,7 +26,17 @@ def step_json(record: StepRecord, names: Names, limits: Limits) -> dict[str, Any
         "pages": _pages(record),
         "tokens": [
             {"request": _name(sequence, names), "sequence": sequence, "id": token}
-            for sequence, token in record.tokens.items()
+            for sequence, tokens in record.tokens.items()
+            for token in tokens
+        ],
+        "drafts": [
+            {
+                "request": _name(one.sequence, names),
+                "sequence": one.sequence,
+                "guessed": one.draft,
+                "accepted": one.n_accepted,
+            }
+            for one in record.rounds
         ],
         "cost": asdict(record.cost),
         "budget": {"tokens": limits.max_num_batched_tokens, "sequences": limits.max_num_seqs},
@@ -65,7 +75,7 @@ def request_json(record: RequestRecord) -> dict[str, Any]:
 
 
 def _milliseconds(record: StepRecord) -> dict[str, float | None]:
-    schedule, prepare, forward, sample, post = (_ms(part) for part in record.seconds)
+    schedule, draft, prepare, forward, sample, post = (_ms(part) for part in record.seconds)
     turn = record.turn
     wait = emit = wall = unaccounted = None
     if turn is not None:
@@ -74,6 +84,7 @@ def _milliseconds(record: StepRecord) -> dict[str, float | None]:
     return {
         "wait": wait,
         "schedule": schedule,
+        "draft": draft,
         "prepare": prepare,
         "forward": forward,
         "sample": sample,

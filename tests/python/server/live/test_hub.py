@@ -31,11 +31,11 @@ def step(number: int = 0, **changes: object) -> StepRecord:
     record = StepRecord(
         number,
         start=1.0,
-        seconds=Phases(0.001, 0.001, 0.005, 0.001, 0.001),
+        seconds=Phases(0.001, 0.0, 0.001, 0.005, 0.001, 0.001),
         spans=(SpanRecord(7, 0, 5, 1),),
         cost=Cost(),
         changes=PageChanges(),
-        tokens={7: 3},
+        tokens={7: (3,)},
         n_running=1,
         n_waiting=0,
         pages=PageCounts(6, 3, 1),

@@ -1,0 +1,136 @@
+"""Speculating: what the engine has to do with drafts.
+
+    ask -> plan -> draft -> the step checks them -> learn
+
+`ask` says before a plan how far to look ahead, `draft` puts guesses where the plan has room, and
+`learn` takes note of what became of them, and of the time it took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Tokens
+from dataclasses import dataclass, field
+
+from pellucid.core.plan import Plan
+from pellucid.core.record import PageChanges, Phases, RoundRecord
+from pellucid.engine.choosing import Job
+from pellucid.scheduling import Sequence
+from pellucid.speculation.drafter import Ask, Drafter
+from pellucid.speculation.lengths import Checked, Lengths, Wish
+
+Drafts = dict[int, tuple[int, ...]]
+
+
+@dataclass(slots=True)
+class SpeculationCounts:
+    """What speculation did since the engine began: drafts, the tokens guessed in them and those
+    accepted, these also by place in the draft; seconds that drafting took, and seconds won: what
+    the same tokens would have taken without drafts, less what they took."""
+
+    drafts: int = 0
+    guessed: int = 0
+    accepted: int = 0
+    accepted_at: list[int] = field(default_factory=list)
+    draft_seconds: float = 0.0
+    seconds_won: float = 0.0
+
+    def note(self, one: RoundRecord) -> None:
+        self.drafts += 1
+        self.guessed += len(one.draft)
+        self.accepted += one.n_accepted
+        self.accepted_at += [0] * (len(one.draft) - len(self.accepted_at))
+        for place in range(one.n_accepted):
+            self.accepted_at[place] += 1
+
+
+class Speculation:
+    """Drafts of an engine's sequences: made by `drafter`, as long as `lengths` says."""
+
+    def __init__(self, drafter: Drafter, lengths: Lengths) -> None:
+        self.counts = SpeculationCounts()
+        self._drafter = drafter
+        self._lengths = lengths
+
+    def ask(self, decoding: Iterable[Sequence], jobs: Mapping[int, Job]) -> dict[int, int]:
+        """For how many guesses the next plan is to leave room, by sequences in decode."""
+        drafter, n_decoding = self._drafter, 0
+        wishes: dict[int, Wish] = {}
+        for sequence in decoding:
+            n_decoding += 1
+            job = jobs.get(sequence.id)
+            if job is not None and job.answer.speculates:
+                left = sequence.n_prompt + sequence.max_tokens - len(sequence.tokens)
+                outlook = drafter.outlook(sequence.id, sequence.tokens, sequence.pages)
+                # The last token needs no guess: it comes of the check.
+                wishes[sequence.id] = Wish(
+                    min(outlook.most, left - 1), outlook.kind, outlook.seconds_before, left
+                )
+        if not wishes:
+            return {}
+        return self._lengths.choose(wishes, n_decoding, drafter.seconds_each(n_decoding))
+
+    def draft(
+        self, plan: Plan, changes: PageChanges, jobs: Mapping[int, Job]
+    ) -> tuple[Plan, Drafts]:
+        """The plan with drafts where it has room, and these drafts."""
+        self._drafter.observe(plan, changes)
+        if not plan.room:
+            return plan, {}
+        asks = [_ask(jobs[id], count) for id, count in plan.room.items() if id in jobs]
+        drafts: Drafts = {}
+        for ask, guessed in zip(asks, self._drafter.draft(asks), strict=True):
+            draft = jobs[ask.sequence].answer.possible(guessed[: ask.n_tokens])
+            if draft:
+                drafts[ask.sequence] = draft
+        return (plan.with_drafts(drafts) if drafts else plan), drafts
+
+    def learn(
+        self,
+        plan: Plan,
+        rounds: Tokens[RoundRecord],
+        tokens: Mapping[int, Tokens[int]],
+        jobs: Mapping[int, Job],
+        seconds: Phases,
+    ) -> None:
+        """The step was applied, and gave `tokens`."""
+        for one in rounds:
+            self.counts.note(one)
+            job = jobs.get(one.sequence)
+            if job is not None:
+                self._drafter.accepted(one.sequence, job.sequence.computed, job.sequence.pages)
+        self.counts.draft_seconds += seconds.draft
+        self._lengths.accepted(
+            [Checked(one.sequence, len(one.draft), one.n_accepted) for one in rounds]
+        )
+        if plan.n_tokens != plan.n_logits:  # prompts, too: its time says nothing of drafts
+            return
+        checking = sum(seconds) - seconds.draft
+        if rounds:
+            plain = self._lengths.plain_seconds(len(plan.spans), sum(map(len, tokens.values())))
+            self.counts.seconds_won += plain - sum(seconds) if plain else 0.0
+        self._lengths.took(plan.n_tokens, checking, plain=not rounds)
+
+    def forget(self, sequence: int) -> None:
+        """It is over."""
+        self._drafter.forget(sequence)
+        self._lengths.forget(sequence)
+
+
+def rounds_of(drafts: Drafts, tokens: Mapping[int, Tokens[int]]) -> tuple[RoundRecord, ...]:
+    """What became of each draft, `tokens` being what its sequence got of the step."""
+    return tuple(
+        RoundRecord(id, draft, _n_equal(draft, tokens.get(id, ()))) for id, draft in drafts.items()
+    )
+
+
+def _n_equal(draft: tuple[int, ...], tokens: Tokens[int]) -> int:
+    """How many of the first tokens are those guessed."""
+    pairs = enumerate(zip(draft, tokens, strict=False))
+    return next((i for i, (guess, token) in pairs if guess != token), min(len(draft), len(tokens)))
+
+
+def _ask(job: Job, n_tokens: int) -> Ask:
+    sequence = job.sequence
+    draw = job.answer.draw(masked=False)
+    return Ask(sequence.id, sequence.tokens, n_tokens, sequence.pages, draw)

@@ -1,0 +1,150 @@
+"""Speculation never shows: every answer is what it is without, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pellucid import LLM, BadInput, SamplingParams
+from pellucid.engine.choosing import Row
+from tests.python.engine.guesses import (
+    LETTERS,
+    check_plain,
+    requests,
+    rounds_of,
+    with_oracle,
+)
+from tests.python.engine.histories import History, check, crowded, histories
+from tests.python.engine.tiny import CONTEXT
+from tests.python.engine.traffic import MakeLLM
+
+NGRAM = {"method": "ngram", "tokens": 6, "adaptive": False}
+
+
+@pytest.fixture(scope="module")
+def naive(make_llm: MakeLLM) -> LLM:
+    return make_llm(kv_cache=False, max_num_seqs=1, page_size=CONTEXT)
+
+
+@pytest.fixture(scope="module")
+def looking_up(make_llm: MakeLLM) -> LLM:
+    return make_llm(speculative=NGRAM, page_size=5)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(histories((1, 3, 5, 16)), st.integers(1, 7), st.integers(2, 6))
+def test_nothing_of_a_history_with_drafts_shows(
+    make_llm: MakeLLM, naive: LLM, history: History, most: int, wrong_at: int
+) -> None:
+    check(with_oracle(make_llm, naive, history, most, wrong_at), naive, history)
+
+
+@pytest.mark.parametrize("page_size", [5, 16])
+def test_a_crowded_history_drafts_preempts_and_shares(
+    make_llm: MakeLLM, naive: LLM, page_size: int
+) -> None:
+    history = crowded(page_size)
+    llm = check(with_oracle(make_llm, naive, history, 5, 4), naive, history)
+    stats = llm.engine.stats()
+    assert stats.preemptions
+    assert stats.prefix_hits
+    rounds = rounds_of(llm)
+    assert any(0 < one.n_accepted < len(one.draft) for one in rounds)
+    assert any(one.n_accepted == len(one.draft) for one in rounds)
+    assert sum(one.n_accepted for one in rounds) > 20
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(requests())
+def test_looking_up_changes_no_answer(
+    looking_up: LLM, llm: LLM, asked: list[tuple[list[int], SamplingParams]]
+) -> None:
+    check_plain(looking_up, llm, asked)
+
+
+def test_a_text_that_repeats_itself_takes_fewer_steps(make_llm: MakeLLM) -> None:
+    llm = make_llm(speculative=NGRAM)
+    bias = {ord("a"): 100.0}
+    params = SamplingParams(temperature=0, max_tokens=29, logit_bias=bias, ignore_eos=True)
+    [output] = llm.generate([[ord("a")] * 3], params)
+    assert output.outputs[0].token_ids == [ord("a")] * 29
+    assert llm.engine.stats().steps == 1 + 4  # the prompt and a token, then seven tokens a step
+    assert [(len(one.draft), one.n_accepted) for one in rounds_of(llm)] == [(6, 6)] * 4
+    assert llm.engine.stats().tokens_generated == 29
+
+
+def test_who_opts_out_has_no_drafts(make_llm: MakeLLM) -> None:
+    llm = make_llm(speculative=NGRAM)
+    params = SamplingParams(
+        temperature=0, max_tokens=9, logit_bias=LETTERS, ignore_eos=True, speculative=False
+    )
+    llm.generate([[ord("a")] * 9], params)
+    assert not rounds_of(llm)
+
+
+def _believes_every_guess(patch: pytest.MonkeyPatch) -> None:
+    from pellucid.engine import choosing
+
+    real = choosing.choose
+
+    def choose(sampler: Any, logits: Any, rows: list[Row], jobs: Any, fail: Any) -> Any:
+        chosen = real(sampler, logits, rows, jobs, fail)
+        for row, choice in chosen:
+            if row.draft:
+                choice.token_id = row.draft[0]
+        return chosen
+
+    patch.setattr("pellucid.engine.engine.choose", choose)
+    patch.setattr(choosing, "choose", choose)
+
+
+def _goes_on_from_another_token(patch: pytest.MonkeyPatch) -> None:
+    from pellucid.scheduling import Scheduler
+
+    real = Scheduler._accept
+
+    def accept(self: Any, sequence: Any, start: int, chosen: Sequence[int]) -> None:
+        real(self, sequence, start, (*chosen[:-1], 0))
+
+    patch.setattr(Scheduler, "_accept", accept)
+
+
+@pytest.mark.parametrize("fault", [_believes_every_guess, _goes_on_from_another_token])
+def test_the_check_has_teeth(
+    make_llm: MakeLLM, naive: LLM, monkeypatch: pytest.MonkeyPatch, fault: Any
+) -> None:
+    history = crowded(5)
+    make = with_oracle(make_llm, naive, history, 5, 4)
+    fault(monkeypatch)
+    with pytest.raises((AssertionError, ValueError)):
+        check(make, naive, history)
+
+
+@pytest.mark.parametrize(
+    ("speculative", "named"),
+    [
+        ("ngram", "must be a mapping"),
+        ({}, "method is missing"),
+        ({"method": "guess"}, "method must be one of"),
+        ({"method": "ngram", "rule": "lucky"}, "rule must be one of"),
+        ({"method": "ngram", "tokens": 0}, "tokens must be from 1"),
+        ({"method": "ngram", "tokens": 1000}, "tokens must be from 1"),
+        ({"method": "ngram", "tokens": True}, "tokens must be from 1"),
+        ({"method": "ngram", "model": "x"}, "takes no model"),
+        ({"method": "draft"}, "needs a model"),
+        ({"method": "ngram", "layers": 1}, "layers are for early-exit"),
+        ({"method": "ngram", "length": 3}, "has no 'length'"),
+    ],
+)
+def test_what_cannot_be_is_refused(make_llm: MakeLLM, speculative: Any, named: str) -> None:
+    with pytest.raises(BadInput, match=named):
+        make_llm(speculative=speculative)
+
+
+def test_the_naive_loop_has_no_room_for_drafts(make_llm: MakeLLM) -> None:
+    with pytest.raises(BadInput, match="KV cache"):
+        make_llm(speculative=NGRAM, kv_cache=False)
