@@ -1,20 +1,154 @@
-"""From what a caller asks of speculation to what the engine uses."""
+"""From what a caller asks of speculation to what the engine uses: drafters, and draft models."""
 
 from __future__ import annotations
 
-from pellucid.core.errors import UnsupportedError
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pellucid.core.errors import BadInput, UnsupportedError
+from pellucid.core.spec import ModelSpec
+from pellucid.costs import kv_bytes_per_token
+from pellucid.engine.caches import new_cache
+from pellucid.engine.loading import Loaded, open_text, tokens_of, weights_in_memory
+from pellucid.engine.sizing import Beside
 from pellucid.engine.speculating import Speculation
+from pellucid.formats import Checkpoint, open_checkpoint
+from pellucid.hub import Progress, resolve
+from pellucid.models.registry import Model, load_model, read_spec
+from pellucid.ops import Ops
+from pellucid.sampling import Sampler
+from pellucid.scheduling import Limits
+from pellucid.speculation.drafter import Drafter
+from pellucid.speculation.filled import Filled
 from pellucid.speculation.lengths import Lengths
 from pellucid.speculation.lookup import PromptLookup
+from pellucid.speculation.model_drafter import ModelDrafter
 from pellucid.speculation.settings import SpeculativeSettings
+from pellucid.text import Tokenizer
+
+# Of the layers of a model, the share that guesses where early exit does not say how many.
+_EARLY_SHARE = 3
+
+NewSampler = Callable[[ModelSpec], Sampler]
+Speculate = Callable[[object], Speculation]
 
 
-def make_speculation(settings: SpeculativeSettings) -> Speculation:
-    """What was asked for, made. Raises `BadInput`."""
-    if settings.method != "ngram" or settings.rule != "exact":
-        raise UnsupportedError(
-            f"speculative: method {settings.method!r} with rule {settings.rule!r} is not "
-            "implemented: use method 'ngram' with rule 'exact'"
-        )
+@dataclass(frozen=True, slots=True)
+class DraftFile:
+    """A draft model that is to be loaded: where it is, its sizes, and what it takes beside the
+    model that it guesses for."""
+
+    path: Path
+    n_parameters: int
+    beside: Beside
+
+
+def find_draft(
+    settings: SpeculativeSettings, ops: Ops, *, offline: bool, progress: Progress
+) -> DraftFile | None:
+    """The draft model that is asked for, if one is. Raises as finding and opening it do."""
+    if settings.model is None:
+        return None
+    path = resolve(settings.model, offline=offline, progress=progress)
+    with open_checkpoint(path) as checkpoint:
+        _, spec = read_spec(checkpoint)
+        weights, _ = weights_in_memory(checkpoint, ops)
+        per_token = kv_bytes_per_token(spec, ops.kv_dtype, ops.kv_lanes)
+        return DraftFile(path, _n_parameters(checkpoint), Beside(weights, per_token))
+
+
+def prepare_speculation(
+    settings: SpeculativeSettings, loaded: Loaded, draft: DraftFile | None, new_sampler: NewSampler
+) -> Speculate:
+    """What makes the speculation of an engine from its cache; a draft model is loaded now.
+
+    Raises `BadInput` for a draft model with another vocabulary or larger than the model itself, and
+    for early exit after no layer or the last; and as `load_model`.
+    """
     lengths = Lengths(settings.most, adaptive=settings.adaptive)
-    return Speculation(PromptLookup(settings.most), lengths)
+    if settings.rule != "exact":
+        raise UnsupportedError(f"speculative: rule {settings.rule!r} is not implemented yet")
+    if settings.method == "ngram":
+        return lambda cache: Speculation(PromptLookup(settings.most), lengths)
+    limits = loaded.limits
+    if settings.method == "early-exit":
+        early = _early(loaded.model, settings.layers)
+        return lambda cache: Speculation(
+            _drafter(early, cache, new_sampler, limits, owns_cache=False), lengths
+        )
+    assert draft is not None
+    model = _load_draft(draft, loaded)
+    own = new_cache(model, limits)
+    return lambda cache: Speculation(
+        _drafter(model, own, new_sampler, limits, owns_cache=True), lengths
+    )
+
+
+def _drafter(
+    model: Model, cache: object, new_sampler: NewSampler, limits: Limits, *, owns_cache: bool
+) -> Drafter:
+    filled = Filled(limits.n_pages, limits.page_size) if owns_cache else None
+    return ModelDrafter(
+        model,
+        cache,
+        new_sampler(model.spec),
+        limits.page_size,
+        limits.max_num_batched_tokens,
+        filled,
+    )
+
+
+def _early(model: Model, layers: int | None) -> Model:
+    """The first layers of the model, with its final norm and its head."""
+    n_layers = model.spec.n_layers
+    wanted = max(n_layers // _EARLY_SHARE, 1) if layers is None else layers
+    if wanted >= n_layers:
+        raise BadInput(
+            f"speculative: layers must be from 1 to {n_layers - 1} for this model of {n_layers}, "
+            f"not {wanted}"
+        )
+    spec = dataclasses.replace(model.spec, layers=model.spec.layers[:wanted])
+    return Model(spec, model.ops, model.weights, model.family)
+
+
+def _load_draft(draft: DraftFile, loaded: Loaded) -> Model:
+    with open_checkpoint(draft.path) as checkpoint:
+        size = sum(math.prod(weight.shape) for _, weight in loaded.model.weights.items())
+        if draft.n_parameters > size:
+            raise BadInput(
+                f"speculative: the draft {draft.path} has {_millions(draft.n_parameters)} "
+                f"parameters, the model itself {_millions(size)}: a draft is smaller"
+            )
+        _, spec = read_spec(checkpoint)
+        _check_vocabulary(draft.path, open_text(checkpoint)[0], spec, loaded)
+        context = min(spec.context_length, loaded.limits.max_model_len)
+        return load_model(checkpoint, loaded.model.ops, context=context)
+
+
+def _check_vocabulary(path: Path, theirs: Tokenizer, spec: ModelSpec, loaded: Loaded) -> None:
+    """A token must mean the same to both; rows that pad a table do not matter."""
+    ours = loaded.tokenizer
+    ids = tokens_of(ours, loaded.model.spec.vocab_size).nonzero()[0].tolist()
+    mine, other = ours.vocabulary, theirs.vocabulary
+    begin = f"speculative: the draft {path} has another vocabulary"
+    mend = "choose a draft that was made with the same tokenizer"
+    n_there = min(len(other), spec.vocab_size)
+    if mine.spelling != other.spelling or ids[-1] >= n_there:
+        raise BadInput(f"{begin}: {n_there} tokens, the model itself {ids[-1] + 1}; {mend}")
+    for id in ids:
+        if mine.tokens[id] != other.tokens[id]:
+            raise BadInput(
+                f"{begin}: token {id} is {other.tokens[id]!r} there and {mine.tokens[id]!r} here; "
+                f"{mend}"
+            )
+
+
+def _n_parameters(checkpoint: Checkpoint) -> int:
+    return sum(math.prod(info.shape) for info in checkpoint.tensors.values())
+
+
+def _millions(count: int) -> str:
+    return f"{count / 1e6:.4g} million"

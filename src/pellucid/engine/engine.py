@@ -32,6 +32,7 @@ from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.outputs import Increment
 from pellucid.core.plan import Plan
 from pellucid.core.record import PageChanges, Phases, StepRecord
+from pellucid.engine.caches import new_cache
 from pellucid.engine.choosing import Job, choose, first_rows, take
 from pellucid.engine.generation import Generation, Sink
 from pellucid.engine.ledger import Ledger
@@ -62,14 +63,14 @@ class Engine:
         tokenizer: Tokenizer,
         limits: Limits,
         sampler: Sampler,
-        speculation: Speculation | None = None,
+        speculate: Callable[[object], Speculation] | None = None,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.scheduler = Scheduler(limits)
-        self._cache = _new_cache(model, limits)
+        self._cache = new_cache(model, limits)
         self._sampler = sampler
-        self._speculation = speculation
+        self._speculation = None if speculate is None else speculate(self._cache)
         self._jobs: dict[int, Job] = {}
         self._unstarted: dict[int, Generation] = {}  # by sequence: nothing of it was computed yet
         self._probes: dict[int, Probe] = {}
@@ -427,15 +428,3 @@ class Engine:
         generation.add(increment, now)
         if increment.metrics is not None:
             self._requests_ended += 1
-
-
-def _new_cache(model: Model, limits: Limits) -> object:
-    try:
-        return model.ops.new_cache(model.spec, limits.n_pages, limits.page_size)
-    except ValueError as error:  # pages of a size that this backend cannot lay out
-        raise BadInput(f"page_size {limits.page_size}: {error}") from error
-    except MemoryError as error:
-        raise PellucidError(
-            f"the system gives no memory for {limits.n_pages} pages of KV cache: lower "
-            "kv_cache_memory_bytes, max_model_len or max_num_seqs"
-        ) from error

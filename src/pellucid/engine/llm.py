@@ -18,7 +18,6 @@ from pellucid.core.params import SamplingParams
 from pellucid.core.spec import ModelSpec
 from pellucid.engine.bar import no_bar, progress_bar
 from pellucid.engine.conversation import Layout, Message
-from pellucid.engine.drafting import make_speculation
 from pellucid.engine.engine import Engine
 from pellucid.engine.frontend import Frontend
 from pellucid.engine.gathered import Gathered
@@ -27,7 +26,7 @@ from pellucid.engine.inputs import Prompt, pair_params, pair_priorities
 from pellucid.engine.loading import load, tokens_of
 from pellucid.engine.probe import Pooled
 from pellucid.engine.request import Request
-from pellucid.engine.sizing import Asked
+from pellucid.engine.sizing import NOTHING, Asked
 from pellucid.engine.stream import Stream
 from pellucid.hub import DEFAULT_MODEL, Progress, SilentProgress, resolve
 from pellucid.ops import backend as make_ops
@@ -103,7 +102,13 @@ class LLM:
         progress = progress or SilentProgress()
         self.model_path = resolve(model, offline=offline, progress=progress)
         ops = make_ops(backend, threads=_count("threads", threads), kv_dtype=kv_cache_dtype)
-        loaded = load(self.model_path, ops, asked, budget, progress.note, mix)
+        beside = NOTHING
+        if ahead is not None:
+            from pellucid.engine import drafting  # what few starts need
+
+            draft = drafting.find_draft(ahead, ops, offline=offline, progress=progress)
+            beside = NOTHING if draft is None else draft.beside
+        loaded = load(self.model_path, ops, asked, budget, progress.note, mix, beside=beside)
         self.tokenizer: Tokenizer = loaded.tokenizer
         self.spec: ModelSpec = loaded.model.spec
         self.max_model_len: int = loaded.limits.max_model_len
@@ -120,13 +125,17 @@ class LLM:
             own_seed,
             is_token,
         )
-        sampler = (RowsSampler if backend == "native" else Sampler)(is_token)
+        make_sampler = RowsSampler if backend == "native" else Sampler
+        speculate = None
+        if ahead is not None:
+            speculate = drafting.prepare_speculation(
+                ahead,
+                loaded,
+                draft,
+                lambda spec: make_sampler(tokens_of(loaded.tokenizer, spec.vocab_size)),
+            )
         self._engine: Engine | None = Engine(
-            loaded.model,
-            self.tokenizer,
-            loaded.limits,
-            sampler,
-            None if ahead is None else make_speculation(ahead),
+            loaded.model, self.tokenizer, loaded.limits, make_sampler(is_token), speculate
         )
 
     def generate(

@@ -17,7 +17,7 @@ from pellucid.core.errors import PellucidError
 from pellucid.core.params import SamplingParams
 from pellucid.engine.defaults import default_params
 from pellucid.engine.memory import available_memory, in_words
-from pellucid.engine.sizing import Asked, describe, limits_for
+from pellucid.engine.sizing import NOTHING, Asked, Beside, describe, limits_for
 from pellucid.formats import Checkpoint, open_checkpoint
 from pellucid.models.packing import Packing, packing_of
 from pellucid.models.registry import Model, is_no_weight, load_model, read_spec
@@ -56,17 +56,18 @@ def load(
     *,
     requantize: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    beside: Beside = NOTHING,
 ) -> Loaded:
     """Everything an engine is made of, from the model at `path`, its weights prepared by `ops`.
 
     With `mix` its matrices are quantised, with `requantize` those too that are quantised already;
     `progress(done, total)` counts tensors. `kv_budget` bytes may go to the KV cache; None is half
-    of the memory that the weights leave. `note` is told in one line what was decided. Errors are
-    those of the parts.
+    of the memory that the weights leave. `beside` is what another model takes of both. `note` is
+    told in one line what was decided. Errors are those of the parts.
     """
     with open_checkpoint(path) as checkpoint:
         family, spec = read_spec(checkpoint, asked.max_model_len)
-        weights, form = _weights_in_memory(checkpoint, ops)
+        weights, form = weights_in_memory(checkpoint, ops)
         packing = packing_of(checkpoint)
         if packing is not None:
             stored = locate(checkpoint, family.tensors(spec), is_no_weight)
@@ -82,19 +83,20 @@ def load(
             if ops.name != "reference":
                 weights, form = quantised, f"as {mix.name}"
         free = available_memory()
+        free -= beside.weights
         if weights > free:
             raise PellucidError(
                 f"{path}: its weights take {in_words(weights)} {form} and {in_words(free)} of "
                 "memory are free: close other programs or use a smaller model"
             )
         budget = (free - weights) // 2 if kv_budget is None else kv_budget
-        limits = limits_for(spec, asked, budget, ops.kv_dtype, ops.kv_lanes)
-        pool = describe(spec, limits, ops.kv_dtype, ops.kv_lanes)
+        limits = limits_for(spec, asked, budget, ops.kv_dtype, ops.kv_lanes, beside.per_token)
+        pool = describe(spec, limits, ops.kv_dtype, ops.kv_lanes, beside.per_token)
         _say(note, f"weights: {in_words(weights)} {form}; {pool}")
         defaults = default_params(checkpoint)
         # The tokenizer's library keeps Python to itself while it builds; packing needs no Python.
-        with ThreadPoolExecutor(1, "pellucid-text") as beside:
-            text = beside.submit(open_text, checkpoint)
+        with ThreadPoolExecutor(1, "pellucid-text") as threads:
+            text = threads.submit(open_text, checkpoint)
             model = load_model(
                 checkpoint,
                 ops,
@@ -142,7 +144,7 @@ def open_text(checkpoint: Checkpoint) -> tuple[Tokenizer, ChatTemplates]:
     return Tokenizer.from_folder(folder), folder_chat_templates(folder)
 
 
-def _weights_in_memory(checkpoint: Checkpoint, ops: Ops) -> tuple[int, str]:
+def weights_in_memory(checkpoint: Checkpoint, ops: Ops) -> tuple[int, str]:
     """Bytes that the weights take, and in which form."""
     tensors = checkpoint.tensors.values()
     if ops.name == "reference":

@@ -36,10 +36,28 @@ class Asked:
                 raise BadInput(f"{name} must be a whole number from 1, not {value!r}")
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Bytes of another model that is loaded, too: of its weights, and of each position in a cache
+    of its own that has the same pages."""
+
+    weights: int = 0
+    per_token: int = 0
+
+
+NOTHING = Beside()
+
+
 def limits_for(
-    spec: ModelSpec, asked: Asked, kv_budget: int, kv_dtype: str, kv_lanes: int = 1
+    spec: ModelSpec,
+    asked: Asked,
+    kv_budget: int,
+    kv_dtype: str,
+    kv_lanes: int = 1,
+    beside: int = 0,
 ) -> Limits:
-    """Limits whose KV pool takes at most `kv_budget` bytes, elements being `kv_dtype`.
+    """Limits whose KV pool takes at most `kv_budget` bytes, elements being `kv_dtype`, with
+    `beside` bytes more for each position.
 
     The pool has pages for `max_num_seqs` sequences of `max_model_len`, or as many as the budget
     buys. A context that was not asked for is the model's own, cut to what the pool holds. Raises
@@ -52,7 +70,7 @@ def limits_for(
             f"max_model_len {asked.max_model_len} is above the {spec.context_length} positions "
             "that the model was made for: lower it"
         )
-    page_bytes = asked.page_size * kv_bytes_per_token(spec, kv_dtype, kv_lanes)
+    page_bytes = asked.page_size * (kv_bytes_per_token(spec, kv_dtype, kv_lanes) + beside)
     affordable = kv_budget // page_bytes
     length = asked.max_model_len or min(spec.context_length, affordable * asked.page_size)
     needed = pages_for(max(length, 2), asked.page_size)
@@ -77,9 +95,11 @@ def limits_for(
     )
 
 
-def describe(spec: ModelSpec, limits: Limits, kv_dtype: str, kv_lanes: int = 1) -> str:
+def describe(
+    spec: ModelSpec, limits: Limits, kv_dtype: str, kv_lanes: int = 1, beside: int = 0
+) -> str:
     """One line about what the pool takes, and why the context is what it is."""
-    page_bytes = limits.page_size * kv_bytes_per_token(spec, kv_dtype, kv_lanes)
+    page_bytes = limits.page_size * (kv_bytes_per_token(spec, kv_dtype, kv_lanes) + beside)
     line = (
         f"KV cache: up to {in_words(limits.n_pages * page_bytes)} in {limits.n_pages} pages of "
         f"{limits.page_size} positions ({kv_dtype}); context {limits.max_model_len}"

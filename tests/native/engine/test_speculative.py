@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -45,6 +47,27 @@ def test_a_crowded_history_drafts_preempts_and_shares(make_llm: MakeLLM, naive: 
     llm = check(make, naive, history, backend="native")
     assert llm.engine.stats().preemptions
     assert sum(one.n_accepted for one in rounds_of(llm)) > 20
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(histories((16, 32)), st.integers(1, 7), st.booleans())
+def test_models_that_guess_change_no_answer(
+    make_llm: MakeLLM, naive: LLM, tiny_path: Path, history: History, tokens: int, early: bool
+) -> None:
+    """The first layers of the model; or the model itself, whose guesses must then all be right."""
+    speculative = {"method": "draft", "model": tiny_path, "tokens": tokens, "adaptive": False}
+    if early:
+        speculative = {"method": "early-exit", "layers": 1, "tokens": tokens, "adaptive": False}
+    llm = check(
+        make_llm,
+        naive,
+        history,
+        caches=1 if early else 2,
+        backend="native",
+        threads=2,
+        speculative=speculative,
+    )
+    assert early or all(one.n_accepted == len(one.draft) for one in rounds_of(llm))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

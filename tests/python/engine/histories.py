@@ -79,9 +79,11 @@ def histories(draw: st.DrawFn, page_sizes: tuple[int, ...]) -> History:
     )
 
 
-def check(make_llm: MakeLLM, naive: LLM, history: History, **arguments: Any) -> LLM:
+def check(
+    make_llm: MakeLLM, naive: LLM, history: History, *, caches: int = 1, **arguments: Any
+) -> LLM:
     """Play the history, and hold every answer and every row of scores to those of the naive loop;
-    returns the engine that played it."""
+    returns the engine that played it. `caches` of the model's size share its pages."""
     engine_of = naive.engine.model.ops
     page_bytes = history.page_size * kv_bytes_per_token(
         naive.spec, engine_of.kv_dtype, engine_of.kv_lanes
@@ -91,7 +93,8 @@ def check(make_llm: MakeLLM, naive: LLM, history: History, **arguments: Any) -> 
         page_size=history.page_size,
         max_num_seqs=history.max_num_seqs,
         max_num_batched_tokens=history.max_num_seqs + history.spare_tokens,
-        kv_cache_memory_bytes=page_bytes
+        kv_cache_memory_bytes=caches
+        * page_bytes
         * (pages_for(LENGTH, history.page_size) + history.spare_pages),
         enable_prefix_caching=history.prefix_caching,
         policy=history.policy,

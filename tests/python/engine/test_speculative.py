@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,15 +20,28 @@ from tests.python.engine.guesses import (
     with_oracle,
 )
 from tests.python.engine.histories import History, check, crowded, histories
-from tests.python.engine.tiny import CONTEXT
+from tests.python.engine.tiny import CONTEXT, LAYERS, write_model
 from tests.python.engine.traffic import MakeLLM
 
 NGRAM = {"method": "ngram", "tokens": 6, "adaptive": False}
+DRAFT = {"method": "draft", "tokens": 3, "adaptive": False}
+EARLY = {"method": "early-exit", "layers": 1, "tokens": 3, "adaptive": False}
 
 
 @pytest.fixture(scope="module")
 def naive(make_llm: MakeLLM) -> LLM:
     return make_llm(kv_cache=False, max_num_seqs=1, page_size=CONTEXT)
+
+
+@pytest.fixture(scope="module")
+def other_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same vocabulary, other weights."""
+    return write_model(tmp_path_factory.mktemp("other") / "other.gguf", seed=1)
+
+
+@pytest.fixture(scope="module")
+def guessing(make_llm: MakeLLM, tiny_path: Path) -> LLM:
+    return make_llm(speculative={**DRAFT, "model": tiny_path}, page_size=5)
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +57,8 @@ def test_nothing_of_a_history_with_drafts_shows(
     check(with_oracle(make_llm, naive, history, most, wrong_at), naive, history)
 
 
-@pytest.mark.parametrize("page_size", [5, 16])
-def test_a_crowded_history_drafts_preempts_and_shares(
-    make_llm: MakeLLM, naive: LLM, page_size: int
-) -> None:
-    history = crowded(page_size)
+def test_a_crowded_history_drafts_preempts_and_shares(make_llm: MakeLLM, naive: LLM) -> None:
+    history = crowded(16)
     llm = check(with_oracle(make_llm, naive, history, 5, 4), naive, history)
     stats = llm.engine.stats()
     assert stats.preemptions
@@ -56,6 +67,45 @@ def test_a_crowded_history_drafts_preempts_and_shares(
     assert any(0 < one.n_accepted < len(one.draft) for one in rounds)
     assert any(one.n_accepted == len(one.draft) for one in rounds)
     assert sum(one.n_accepted for one in rounds) > 20
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(histories((1, 3, 5, 16)), st.integers(1, 7))
+def test_the_model_itself_as_its_draft_guesses_all_that_comes(
+    make_llm: MakeLLM, naive: LLM, tiny_path: Path, history: History, tokens: int
+) -> None:
+    """Whatever pages went through, its own cache holds what it should, or a guess would be off."""
+    speculative = {**DRAFT, "model": tiny_path, "tokens": tokens}
+    llm = check(make_llm, naive, history, caches=2, speculative=speculative)
+    assert all(one.n_accepted == len(one.draft) for one in rounds_of(llm))
+
+
+def test_the_model_itself_as_its_draft_in_a_crowd(
+    make_llm: MakeLLM, naive: LLM, tiny_path: Path
+) -> None:
+    speculative = {**DRAFT, "model": tiny_path, "tokens": 4}
+    llm = check(make_llm, naive, crowded(5), caches=2, speculative=speculative)
+    assert llm.engine.stats().preemptions
+    assert llm.engine.stats().prefix_hits
+    assert len(rounds_of(llm)) > 10
+    assert all(one.n_accepted == len(one.draft) for one in rounds_of(llm))
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(histories((1, 3, 5, 16)), st.booleans())
+def test_another_model_or_the_first_layers_change_no_answer(
+    make_llm: MakeLLM, naive: LLM, other_path: Path, history: History, early: bool
+) -> None:
+    speculative = EARLY if early else {**DRAFT, "model": other_path}
+    check(make_llm, naive, history, caches=1 if early else 2, speculative=speculative)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(requests())
+def test_all_that_a_choice_depends_on_with_a_model_that_guesses(
+    guessing: LLM, llm: LLM, asked: list[tuple[list[int], SamplingParams]]
+) -> None:
+    check_plain(guessing, llm, asked)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -143,6 +193,23 @@ def test_the_check_has_teeth(
 def test_what_cannot_be_is_refused(make_llm: MakeLLM, speculative: Any, named: str) -> None:
     with pytest.raises(BadInput, match=named):
         make_llm(speculative=speculative)
+
+
+def test_drafts_that_cannot_serve_are_refused(
+    make_llm: MakeLLM, tiny_path: Path, tmp_path: Path
+) -> None:
+    words = write_model(tmp_path / "words.gguf", token_of_a="@@")
+    with pytest.raises(BadInput, match=r"another vocabulary: token 97 is '@@' there and 'a' here"):
+        make_llm(speculative={**DRAFT, "model": words})
+    large = write_model(tmp_path / "large.gguf", layers=LAYERS + 1)
+    with pytest.raises(BadInput, match="a draft is smaller"):
+        make_llm(speculative={**DRAFT, "model": large})
+    with pytest.raises(BadInput, match=f"layers must be from 1 to {LAYERS - 1}"):
+        make_llm(speculative={**EARLY, "layers": LAYERS})
+    with pytest.raises(BadInput, match="no-such"):
+        make_llm(speculative={**DRAFT, "model": str(tmp_path / "no-such.gguf")}, offline=True)
+    small = write_model(tmp_path / "small.gguf", layers=1)
+    assert make_llm(speculative={**DRAFT, "model": small}).generate("hello")
 
 
 def test_the_naive_loop_has_no_room_for_drafts(make_llm: MakeLLM) -> None:

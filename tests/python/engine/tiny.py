@@ -20,20 +20,25 @@ TEMPLATE = (
 
 
 def write_model(
-    path: Path, seed: int = 0, template: str | None = TEMPLATE, **settings: float
+    path: Path,
+    seed: int = 0,
+    template: str | None = TEMPLATE,
+    layers: int = LAYERS,
+    token_of_a: str = "a",
+    **settings: float,
 ) -> Path:
     """`settings` are metadata, with __ for the dots of a key."""
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(CONTEXT)
     writer.add_embedding_length(D)
-    writer.add_block_count(LAYERS)
+    writer.add_block_count(layers)
     writer.add_feed_forward_length(FFN)
     writer.add_head_count(HEADS)
     writer.add_head_count_kv(KV_HEADS)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(10000.0)
-    _add_tokenizer(writer)
-    for name, tensor in _tensors(seed).items():
+    _add_tokenizer(writer, token_of_a)
+    for name, tensor in _tensors(seed, layers).items():
         writer.add_tensor(name, tensor)
     if template is not None:
         writer.add_chat_template(template)
@@ -46,8 +51,9 @@ def write_model(
     return path
 
 
-def _add_tokenizer(writer: gguf.GGUFWriter) -> None:
+def _add_tokenizer(writer: gguf.GGUFWriter, token_of_a: str) -> None:
     tokens = [encode_bytes(bytes([i])) for i in range(256)]
+    tokens[ord("a")] = token_of_a
     tokens += [encode_bytes(b" t"), "he", "<|im_start|>", "<|im_end|>", "<|endoftext|>"]
     tokens += [f"[PAD{i}]" for i in range(N_TOKENS, N_ROWS)]
     writer.add_tokenizer_model("gpt2")
@@ -59,7 +65,7 @@ def _add_tokenizer(writer: gguf.GGUFWriter) -> None:
     writer.add_eos_token_id(END)
 
 
-def _tensors(seed: int) -> dict[str, np.ndarray]:
+def _tensors(seed: int, layers: int) -> dict[str, np.ndarray]:
     """Weights large enough that attention is far from uniform and answers vary."""
     rng = np.random.default_rng(seed)
     head_dim = D // HEADS
@@ -72,7 +78,7 @@ def _tensors(seed: int) -> dict[str, np.ndarray]:
 
     tensors = {"token_embd.weight": matrix(N_ROWS, D, 4.0), "output_norm.weight": norm()}
     tensors["output.weight"] = matrix(N_ROWS, D, 2.0)
-    for i in range(LAYERS):
+    for i in range(layers):
         layer = {
             "attn_norm": norm(),
             "attn_q": matrix(D, D),

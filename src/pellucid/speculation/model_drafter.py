@@ -1,0 +1,185 @@
+"""Drafts by a model: a smaller one, or the first layers of the one that is guessed for.
+
+All sequences that draft in a step do so together, a token each at a time. A guess is drawn as its
+request would draw it, from the draft model's scores: by the same parameters, penalties and bias,
+and with the same random number, so that where the two models agree, so do their draws.
+
+A small model has a cache of its own, on the same pages (`Filled`); before it guesses it computes
+what it has not seen of the sequence. The first layers of the model itself (early exit; Elhoushi et
+al. 2024) need none: keys and values of those layers are the model's own, and what a draft writes
+there is what its check writes again.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.core.outputs import TokenChoice
+from pellucid.core.params import SamplingParams
+from pellucid.core.plan import Plan, Span
+from pellucid.core.record import PageChanges
+from pellucid.models.registry import Model
+from pellucid.sampling import Draw, Sampler
+from pellucid.speculation.drafter import Ask, Outlook
+from pellucid.speculation.filled import Filled
+from pellucid.speculation.timing import StepTimes
+
+Float32 = NDArray[np.float32]
+
+# How far one measurement moves what a position takes that is caught up with.
+_RATE: Final = 0.3
+# Fewer positions to catch up with take next to nothing beside a guess.
+_FEW: Final = 8
+
+
+@dataclass(slots=True)
+class _Writing:
+    """A draft in the making."""
+
+    ask: Ask
+    draw: Draw
+    guesses: list[int] = field(default_factory=list)
+    done: bool = False
+
+    def add(self, token: int) -> None:
+        self.guesses.append(token)
+        self.draw.history.append(token)
+        self.draw = self.draw._replace(position=self.draw.position + 1)
+        self.done = len(self.guesses) >= self.ask.n_tokens
+
+
+class ModelDrafter:
+    """Guesses by `model` on `cache`, whose pages have `page_size` positions.
+
+    `filled` is how far the cache has come; None where it is the guessed-for model's own, and always
+    complete. At most `catch_up` positions are computed in one step to catch up.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        cache: object,
+        sampler: Sampler,
+        page_size: int,
+        catch_up: int,
+        filled: Filled | None = None,
+    ) -> None:
+        self._model = model
+        self._cache = cache
+        self._sampler = sampler
+        self._filled = filled
+        self._page_size = page_size
+        self._catch_up = catch_up
+        self._times = StepTimes()
+        self._seconds_behind = 0.0  # of each position caught up with
+        self._params: dict[int, SamplingParams] = {}
+
+    def seconds_each(self, n_sequences: int) -> float | None:
+        return self._times.of(n_sequences) if self._times.known else None
+
+    def observe(self, plan: Plan, changes: PageChanges) -> None:
+        if self._filled is None:
+            return
+        self._filled.observe(plan, changes)
+        if plan.copies:
+            self._model.ops.copy_pages(self._cache, plan.copies)
+
+    def outlook(self, sequence: int, tokens: Sequence[int], pages: Sequence[int]) -> Outlook:
+        behind = self._behind(tokens, pages)
+        room = self._model.spec.context_length - len(tokens) + 1
+        return Outlook(max(room, 0), 0, behind * self._seconds_behind if behind > 1 else 0.0)
+
+    def draft(self, asks: Sequence[Ask]) -> list[tuple[int, ...]]:
+        writing = [_Writing(ask, self._draw(ask)) for ask in asks]
+        active = self._start(writing)
+        while active:
+            self._step(
+                active, [self._span(x, len(x.ask.tokens) + len(x.guesses) - 1) for x in active]
+            )
+            active = [x for x in active if not x.done]
+        return [tuple(x.guesses) for x in writing]
+
+    def accepted(self, sequence: int, computed: int, pages: Sequence[int]) -> None:
+        if self._filled is not None:
+            self._filled.cut(pages, computed)
+
+    def forget(self, sequence: int) -> None:
+        self._params.pop(sequence, None)
+
+    def _behind(self, tokens: Sequence[int], pages: Sequence[int]) -> int:
+        """Known positions before the last that are to be computed first."""
+        if self._filled is None:
+            return 0
+        last = len(tokens) - 1
+        return last - self._filled.first_missing(pages, last)
+
+    def _start(self, writing: list[_Writing]) -> list[_Writing]:
+        """The first guess of each that has caught up, or does so within the step's tokens; the
+        others catch up as far as these go. Returns those that go on."""
+        left = self._catch_up
+        spans: list[Span] = []
+        started: list[_Writing] = []
+        for one in writing:
+            start = len(one.ask.tokens) - 1 - self._behind(one.ask.tokens, one.ask.pages)
+            span = self._span(one, start)
+            if len(span.tokens) - 1 > left:
+                if left > 0:
+                    spans.append(span._replace(tokens=span.tokens[:left], n_logits=0))
+                left = 0
+                continue
+            left -= len(span.tokens) - 1
+            spans.append(span)
+            started.append(one)
+        self._step(started, spans)
+        return [x for x in started if not x.done]
+
+    def _span(self, one: _Writing, start: int) -> Span:
+        """What is known or guessed from position `start` on."""
+        ask, n_known = one.ask, len(one.ask.tokens)
+        guesses = one.guesses[max(start - n_known, 0) :]
+        tokens = (*ask.tokens[start:], *guesses)
+        return Span(ask.sequence, start, tokens, tuple(ask.pages), 1)
+
+    def _step(self, writing: list[_Writing], spans: list[Span]) -> None:
+        """Compute `spans`, in the order of `writing` those with logits, and a guess for each."""
+        begin = time.perf_counter()
+        plan = Plan(tuple(spans), self._page_size)
+        logits = self._model.ops.to_numpy(self._model.forward(plan, self._cache))
+        if self._filled is not None:
+            for span in spans:
+                self._filled.wrote(span.pages, span.start, span.end)
+        draws = [one.draw for one in writing]
+        choices = self._sampler.choose_rows(logits, range(len(draws)), draws)
+        for one, choice in zip(writing, choices, strict=True):
+            if isinstance(choice, TokenChoice):
+                one.add(choice.token_id)
+            else:  # no token is left to choose here; whether that is so the check will find
+                one.done = True
+        self._note(plan.n_tokens, len(writing), time.perf_counter() - begin)
+
+    def _note(self, rows: int, n_guesses: int, seconds: float) -> None:
+        behind = rows - n_guesses
+        if behind < _FEW:
+            if n_guesses:
+                self._times.note(n_guesses, seconds)
+            return
+        each = max(seconds - self._times.of(max(n_guesses, 1)), 0.0) / behind
+        rate = _RATE if self._seconds_behind else 1.0
+        self._seconds_behind += rate * (each - self._seconds_behind)
+
+    def _draw(self, ask: Ask) -> Draw:
+        """How the first guess is drawn: as the choice, but from this model's scores."""
+        params = self._params.get(ask.sequence)
+        if params is None:
+            params = self._params[ask.sequence] = copy.copy(ask.draw.params)
+            params.logprobs = None
+            n_rows = self._model.spec.vocab_size
+            params.logit_bias = {k: v for k, v in params.logit_bias.items() if k < n_rows}
+        return ask.draw._replace(params=params, history=ask.draw.history.fork())
