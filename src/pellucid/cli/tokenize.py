@@ -17,11 +17,10 @@ from pellucid.cli.arguments import (
 )
 from pellucid.cli.merges import draw_merges
 from pellucid.cli.output import printable, table, write, write_json
+from pellucid.engine.tokenizer_file import open_tokenizer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pellucid.text import MergedPiece, Piece, Tokenizer
+    from pellucid.text import MergedPiece, Piece
 
 
 @click.command()
@@ -60,19 +59,6 @@ def tokenize(
         write_json(_as_json(pieces, steps))
     else:
         write(_drawn(pieces) if steps is None else draw_merges(steps) + _drawn(pieces))
-
-
-def open_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer of a model, its weights left alone; or of a tokenizer.json by itself."""
-    from pellucid.formats import open_checkpoint
-    from pellucid.text import Tokenizer
-
-    if path.is_dir() or path.name.endswith(".json"):
-        return Tokenizer.from_folder(path)
-    if path.suffix == ".safetensors":
-        return Tokenizer.from_folder(path.parent)
-    with open_checkpoint(path) as checkpoint:
-        return Tokenizer.from_gguf(checkpoint.metadata, checkpoint.path)
 
 
 def _as_json(pieces: list[Piece], steps: list[MergedPiece] | None) -> dict[str, Any]:

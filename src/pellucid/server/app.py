@@ -29,10 +29,12 @@ from pellucid.server.routes.completions import completions
 from pellucid.server.routes.embeddings import embeddings
 from pellucid.server.routes.measured import metrics_page
 from pellucid.server.routes.messages import count_tokens, messages
+from pellucid.server.routes.pieces import token_pieces, tokenizers
 from pellucid.server.routes.responses import responses
 from pellucid.server.routes.tokens import detokenize, tokenize
 from pellucid.server.service import Service
 from pellucid.server.settings import Settings
+from pellucid.server.tokenizers import Tokenizers
 from pellucid.server.tracing import Traced, Traces
 
 logger = logging.getLogger("pellucid.server")
@@ -47,6 +49,8 @@ _ROUTES: Final[tuple[tuple[str, str, Endpoint], ...]] = (
     ("POST", "/v1/messages/count_tokens", count_tokens),
     ("POST", "/v1/embeddings", embeddings),
     ("POST", "/tokenize", tokenize),
+    ("POST", "/tokenize/pieces", token_pieces),
+    ("GET", "/tokenize/tokenizers", tokenizers),
     ("POST", "/detokenize", detokenize),
     ("GET", "/v1/models", models),
     ("GET", "/v1/models/{name:path}", model),
@@ -103,6 +107,7 @@ def create_app(
     app.state.metrics = metrics
     app.state.hub = hub = Hub(guard)
     guard.at_closing.append(hub.close)
+    app.state.tokenizers = Tokenizers(settings.model_name, client.tokenizer)
     for method, path, endpoint in _ROUTES:
         app.add_route(path, endpoint, methods=[method], include_in_schema=False)
     described = document(with_keys=bool(settings.api_keys))

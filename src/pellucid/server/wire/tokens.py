@@ -1,4 +1,4 @@
-"""`POST /tokenize`, `POST /detokenize` and `POST /v1/embeddings`."""
+"""`POST /tokenize`, `POST /tokenize/pieces`, `POST /detokenize` and `POST /v1/embeddings`."""
 
 from __future__ import annotations
 
@@ -29,6 +29,18 @@ class TokenizeRequest(Wire):
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     lenient: bool | None = None
+
+
+class PiecesRequest(Wire):
+    """A text or a conversation, for its tokens one by one. `tokenizer`: another model's that is
+    here, by name; a conversation has the served one's."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Annotated[Some[Message], Field(min_length=1)] | None = None
+    tokenizer: str | None = None
+    parse_special: bool | None = None
+    merges: bool | None = None
 
 
 class DetokenizeRequest(Wire):
