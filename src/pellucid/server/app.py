@@ -29,6 +29,7 @@ from pellucid.server.routes.completions import completions
 from pellucid.server.routes.embeddings import embeddings
 from pellucid.server.routes.measured import metrics_page
 from pellucid.server.routes.messages import count_tokens, messages
+from pellucid.server.routes.pages import asset, index
 from pellucid.server.routes.pieces import token_pieces, tokenizers
 from pellucid.server.routes.responses import responses
 from pellucid.server.routes.tokens import detokenize, tokenize
@@ -61,6 +62,8 @@ _ROUTES: Final[tuple[tuple[str, str, Endpoint], ...]] = (
     ("GET", "/live/about", live.about),
     ("GET", "/live/records", live.records),
     ("GET", "/live/feed", live.feed),
+    ("GET", "/", index),
+    ("GET", "/web/{path:path}", asset),
 )
 
 

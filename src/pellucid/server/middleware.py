@@ -15,8 +15,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pellucid.server.errors import ApiError
 
-OPEN_PATHS: Final = frozenset({"/health"})
-"""Answered without a key."""
+OPEN_PATHS: Final = frozenset({"/health", "/"})
+OPEN_PREFIX: Final = "/web/"
+"""Answered without a key: whether the engine is well, and pages that hold nothing of anyone's."""
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -59,7 +60,7 @@ class Keys:
             await self._app(scope, receive, send)
             return
         tenant = self._tenant(Headers(scope=scope))
-        if tenant is None and scope["path"] not in OPEN_PATHS:
+        if tenant is None and not _is_open(scope["path"]):
             error = ApiError(
                 401, "a valid API key is needed: send it as `Authorization: Bearer KEY`"
             )
@@ -107,6 +108,10 @@ class BodyLimit:
 
     def _error(self) -> ApiError:
         return ApiError(413, f"the body is above the {self._limit} bytes that are read: send less")
+
+
+def _is_open(path: str) -> bool:
+    return path in OPEN_PATHS or path.startswith(OPEN_PREFIX)
 
 
 def _key_given(headers: Headers) -> str:

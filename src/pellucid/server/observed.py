@@ -55,6 +55,8 @@ class Observed:
     def _handler(self, path: str) -> str:
         if path in self._paths:
             return path
+        if path.startswith("/web/"):
+            return "/web/{path}"
         return "/v1/models/{name}" if path.startswith("/v1/models/") else "other"
 
     def _say(self, scope: Scope, status: int, seconds: float) -> None:

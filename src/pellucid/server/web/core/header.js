@@ -1,0 +1,166 @@
+// The bar at the top: what is served, where the records come from, what is selected.
+
+import { el, replace, say } from "./dom.js";
+import { digits } from "./format.js";
+import { requestPaint, shortName } from "./names.js";
+import { download, openRecording } from "./recording.js";
+
+const STATES = {
+  connecting: "connecting", live: "live", paused: "paused", hidden: "paused while the tab is hidden",
+  absent: "no live records on this server", locked: "an API key is needed", lost: "not connected", recording: "recording",
+};
+
+/** Fills the bar and the line of what is selected. */
+export class Header {
+  #app;
+
+  constructor(app, bar, selected, notice) {
+    this.#app = app;
+    this.notice = notice;
+    this.model = el("span", { class: "model" });
+    this.state = el("span", { class: "state", role: "status" });
+    this.dropped = el("span", { class: "quiet" });
+    this.pause = el("button", { type: "button", on: { click: () => this.#pauseOrGoOn() } });
+    this.file = el("input", { type: "file", accept: "application/json,.json", hidden: true, on: { change: () => this.open(this.file.files[0]) } });
+    this.key = el("input", { type: "password", size: "14", autocomplete: "off", placeholder: "API key", aria: { label: "API key" }, on: { change: () => (app.api.key = this.key.value) } });
+    this.key.value = app.api.key;
+    bar.append(this.model, this.state, this.dropped, el("span", { class: "grow" }), el("div", { class: "tools" },
+      this.key, this.pause,
+      el("button", { type: "button", on: { click: () => this.file.click() } }, "Open recording"), this.file,
+      el("button", { type: "button", on: { click: () => this.#save() } }, "Save recording"),
+      this.#themes()));
+    this.chips = el("span", { class: "chips" });
+    selected.prepend(this.chips);
+    this.#dropping();
+    app.onChange(() => this.#soon());
+    this.draw();
+  }
+
+  #soon() {
+    if (this.waiting) return;
+    this.waiting = true;
+    requestAnimationFrame(() => {
+      this.waiting = false;
+      this.draw();
+    });
+  }
+
+  draw() {
+    const { store, feed, recording } = this.#app;
+    const state = recording === null ? feed.state : "recording";
+    this.state.dataset.state = state;
+    say(this.state, recording === null ? STATES[state] : `recording: ${recording.name}`);
+    say(this.model, store.about?.model ? `${store.about.model.title || store.about.model.name}, ${store.about.machine.backend ?? ""} ${store.about.machine.simd ?? ""}, ${store.about.machine.threads} threads` : "");
+    say(this.dropped, store.dropped ? `${digits(store.dropped)} records dropped` : "");
+    say(this.pause, recording !== null ? "Back to live" : state === "paused" ? "Go on" : "Pause");
+    this.key.hidden = state !== "locked" && !this.#app.api.key;
+    if (recording === null) this.#tell(["lost", "locked"].includes(state) ? feed.reason : "");
+    this.#drawChips();
+  }
+
+  #tell(text) {
+    say(this.notice, text);
+    this.notice.hidden = !text;
+  }
+
+  #drawChips() {
+    const { current } = this.#app.selection;
+    const signature = JSON.stringify(current);
+    if (signature === this.drawn) return;
+    this.drawn = signature;
+    const chips = [];
+    if (current.request !== null) chips.push(this.#chip("request", shortName(current.request), requestPaint(current.request)));
+    if (current.step !== null) chips.push(this.#chip("step", `step ${current.step}`), this.#stepper());
+    if (current.op !== null) chips.push(this.#chip("op", current.op));
+    if (current.time !== null) chips.push(this.#chip("time", `${digits(1000 * (current.time[1] - current.time[0]))} ms of time`));
+    if (!chips.length) chips.push(el("span", { class: "quiet" }, "Nothing selected: the figures follow the engine."));
+    replace(this.chips, chips);
+  }
+
+  #chip(field, text, paint) {
+    const drop = el("button", { type: "button", aria: { label: `Select no ${field}` }, on: { click: () => this.#app.selection.set({ [field]: null }) } }, "×");
+    return el("span", { class: "chip" }, paint ? el("span", { class: "swatch", data: { paint } }) : null, text, drop);
+  }
+
+  #stepper() {
+    const go = (by) => {
+      const steps = this.#app.store.steps;
+      const i = steps.findIndex((s) => s.id === this.#app.selection.current.step);
+      const next = steps[i + by];
+      if (i >= 0 && next) this.#app.selection.set({ step: next.id });
+    };
+    return el("span", { class: "stepper" },
+      el("button", { type: "button", aria: { label: "Step before" }, on: { click: () => go(-1) } }, "‹"),
+      el("button", { type: "button", aria: { label: "Step after" }, on: { click: () => go(1) } }, "›"));
+  }
+
+  #themes() {
+    const group = el("div", { class: "segments", role: "group", aria: { label: "Theme" } }, ["auto", "light", "dark"].map((mode) => el("button", {
+      type: "button", data: { mode }, aria: { pressed: String(mode === this.#app.theme.mode) },
+      on: { click: () => {
+        this.#app.theme.set(mode);
+        for (const button of group.children) button.setAttribute("aria-pressed", String(button.dataset.mode === mode));
+      } },
+    }, mode)));
+    return group;
+  }
+
+  #pauseOrGoOn() {
+    const { feed } = this.#app;
+    if (this.#app.recording !== null) {
+      this.#app.recording = null;
+      this.#app.store.reset();
+      feed.start();
+    } else if (feed.state === "paused") {
+      feed.start();
+    } else {
+      feed.stop();
+    }
+  }
+
+  /** Opens a recording in place of the live feed. */
+  async open(file) {
+    if (!file) return;
+    try {
+      this.#app.feed.stop();
+      await openRecording(file, this.#app.store);
+      this.#app.recording = { name: file.name };
+      this.#app.selection.clear();
+      this.#tell("");
+    } catch (error) {
+      this.#tell(`${file.name}: ${error.message}`);
+    }
+    this.file.value = "";
+    this.#app.changed();
+  }
+
+  async #save() {
+    const name = `pellucid-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}.json`;
+    if (this.#app.recording === null && this.#app.feed.state === "live") {
+      try {
+        download(name, await (await this.#app.api.open("/live/recording")).text());
+        return;
+      } catch {
+        // the window of this page is a recording too
+      }
+    }
+    download(name, this.#app.store);
+  }
+
+  #dropping() {
+    const cover = el("div", { class: "drop", hidden: true }, "Drop a recording to open it");
+    document.body.append(cover);
+    let depth = 0;
+    const holds = (event) => event.dataTransfer?.types.includes("Files");
+    addEventListener("dragenter", (event) => holds(event) && ((depth += 1), (cover.hidden = false)));
+    addEventListener("dragleave", (event) => holds(event) && ((depth -= 1), (cover.hidden = depth > 0 ? false : true)));
+    addEventListener("dragover", (event) => holds(event) && event.preventDefault());
+    addEventListener("drop", (event) => {
+      if (!holds(event)) return;
+      event.preventDefault();
+      depth = 0;
+      cover.hidden = true;
+      this.open(event.dataTransfer.files[0]);
+    });
+  }
+}

@@ -1,0 +1,39 @@
+// Recordings: opened into the same store that the live feed fills.
+
+export const LARGEST = 256e6;
+
+/** The recording that `text` is. Throws an error that says what is wrong with it. */
+export function parseRecording(text) {
+  let data;
+  try {
+    data = JSON.parse(text);
+  } catch {
+    throw new Error("this file is no JSON: open one that /live/recording gave");
+  }
+  if (data?.version !== 1) throw new Error(`this is no recording of version 1, but of ${JSON.stringify(data?.version ?? null)}`);
+  const records = data.records;
+  if (!Array.isArray(records?.steps) || !Array.isArray(records?.requests)) {
+    throw new Error("this recording holds no steps and requests");
+  }
+  const wrong = records.steps.find((step) => !Number.isInteger(step?.id) || typeof step?.start !== "number" || !step.ms);
+  if (wrong !== undefined) throw new Error("a step of this recording has no id, start or times");
+  return data;
+}
+
+/** Reads a file and puts it into the store. */
+export async function openRecording(file, store) {
+  if (file.size > LARGEST) throw new Error(`this file is larger than ${LARGEST / 1e6} MB`);
+  const data = parseRecording(await file.text());
+  store.reset(data.about ?? null);
+  store.add(data.records);
+}
+
+/** Hands the browser a file to keep. */
+export function download(name, value) {
+  const blob = new Blob([typeof value === "string" ? value : JSON.stringify(value)], { type: "application/json" });
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}

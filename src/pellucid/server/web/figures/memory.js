@@ -1,0 +1,170 @@
+// Figure 11: one bar to the machine's limit: the forecast above, what is resident below.
+
+import { el, say, svg } from "../core/dom.js";
+import { bytes, digits, num, percent } from "../core/format.js";
+import { legend } from "../draw/legend.js";
+import { linear } from "../draw/scales.js";
+import { Picture } from "../draw/vector.js";
+import { kvPerToken } from "../model/formulas.js";
+
+const OTHER_PAINT = "cache";
+const BITS = { f32: 4, f16: 2, int8: 1, int4: 0.5 };
+
+export const memoryAccount = {
+  name: "memory",
+  number: 11,
+  title: "Memory account",
+  question: "What is resident, and was the forecast right?",
+  wide: true,
+
+  view(app) {
+    const { about } = app.store;
+    if (!about) return app.nothing;
+    const formats = weightFormats(about.tensors ?? []);
+    const pages = app.step?.pages ?? null;
+    const per = about.cache.bytes_per_page;
+    const pool = about.cache.n_pages * per;
+    const used = pages ? (pages.owned + pages.cached) * per : 0;
+    const weights = formats.reduce((sum, f) => sum + f.bytes, 0);
+    const resident = about.process?.rss_bytes ?? null;
+    return {
+      unit: "bytes",
+      machine_bytes: about.machine.memory_bytes,
+      resident_bytes: resident,
+      weights: formats,
+      weights_bytes: weights,
+      kv: { used_bytes: used, free_bytes: pool - used, pool_bytes: pool, pages: about.cache.n_pages, page_size: about.cache.page_size, dtype: about.cache.dtype },
+      forecast_bytes: weights + pool,
+      other_bytes: resident === null ? null : resident - weights - used,
+      model: { layers: about.model.layers, kv_heads: about.model.kv_heads, head_size: about.model.head_size, context: about.model.context, kv_bytes_per_token: about.model.kv_bytes_per_token },
+      formula: kvPerToken(about.model),
+      limits: about.limits ?? null,
+    };
+  },
+
+  sentence(view) {
+    const said = ["The weights take ", num(bytes(view.weights_bytes), "predicted"), ", the KV pool ", num(bytes(view.kv.pool_bytes), "predicted"),
+      " (", num(percent(view.kv.used_bytes / view.kv.pool_bytes)), " of it in use)"];
+    if (view.resident_bytes !== null) said.push("; resident are ", num(bytes(view.resident_bytes)), ", ", num(percent(view.resident_bytes / view.machine_bytes)), " of this machine's ", num(bytes(view.machine_bytes)));
+    return [...said, ". A token's keys and values: ", view.formula, "."];
+  },
+
+  table(view) {
+    return {
+      caption: "Memory by what it is for",
+      columns: [{ name: "what", number: false }, { name: "bytes" }, { name: "in words", number: false }, { name: "mark", number: false }],
+      rows: [
+        ...view.weights.map((f) => [`weights, ${f.format} (${f.tensors})`, f.bytes, bytes(f.bytes), "predicted"]),
+        ["KV pages in use", view.kv.used_bytes, bytes(view.kv.used_bytes), "measured"],
+        ["KV pages free", view.kv.free_bytes, bytes(view.kv.free_bytes), "measured"],
+        ["resident, all", view.resident_bytes, bytes(view.resident_bytes), "measured"],
+        ["this machine", view.machine_bytes, bytes(view.machine_bytes), "measured"],
+      ],
+    };
+  },
+
+  mount(body, app, redraw) {
+    const picture = new Picture(app, "Memory: forecast above, resident below");
+    const what = sliders(redraw);
+    const warning = el("p", { class: "detail" });
+    body.append(picture.element, warning);
+    return {
+      controls: what.controls,
+      draw(view, width) {
+        what.settle(view);
+        const plan = forecast(view, what.values);
+        draw(picture, view, plan, width);
+        warn(warning, view, plan, what.values);
+      },
+      legend: legend(["bytes-weights-read", "weights"], ["bytes-kv-read", "keys and values"], [OTHER_PAINT, "all else (code, activations, tokenizer)"]),
+    };
+  },
+};
+
+function weightFormats(tensors) {
+  const found = new Map();
+  for (const { format, bytes: size } of tensors) {
+    const entry = found.get(format) ?? { format, bytes: 0, tensors: 0 };
+    entry.bytes += size;
+    entry.tensors += 1;
+    found.set(format, entry);
+  }
+  return [...found.values()].sort((a, b) => b.bytes - a.bytes);
+}
+
+/** What the sliders would take: context and answers at once, and the cache's format. */
+function sliders(redraw) {
+  const values = { context: null, answers: null, dtype: null };
+  const slide = (name, words, max) => {
+    const shown = el("output", {}, "");
+    const input = el("input", { type: "range", min: "0", max: String(max), step: "1", on: { input: () => {
+      values[name] = 2 ** Number(input.value);
+      say(shown, digits(values[name]));
+      redraw();
+    } } });
+    return { input, shown, node: el("label", {}, words, input, shown) };
+  };
+  const context = slide("context", "context of each", 17);
+  const answers = slide("answers", "answers at once", 10);
+  const dtype = el("select", { aria: { label: "Format of keys and values" }, on: { change: () => ((values.dtype = dtype.value), redraw()) } },
+    Object.keys(BITS).map((name) => el("option", { value: name }, name)));
+  return {
+    values,
+    controls: ["What if: ", context.node, answers.node, el("label", {}, "keys and values in", dtype)],
+    settle(view) {
+      if (values.context !== null) return;
+      values.context = 2 ** Math.floor(Math.log2(Math.max(1, view.limits?.max_model_len ?? view.model.context)));
+      values.answers = Math.max(1, 2 ** Math.floor(Math.log2(view.limits?.max_num_seqs ?? 1)));
+      values.dtype = view.kv.dtype in BITS ? view.kv.dtype : "f32";
+      for (const [slider, name] of [[context, "context"], [answers, "answers"]]) {
+        slider.input.value = String(Math.log2(values[name]));
+        say(slider.shown, digits(values[name]));
+      }
+      dtype.value = values.dtype;
+    },
+  };
+}
+
+function forecast(view, { context, answers, dtype }) {
+  const perToken = view.model.kv_bytes_per_token * (BITS[dtype] / (BITS[view.kv.dtype] ?? 4));
+  const kv = perToken * context * answers;
+  return { perToken, kv, total: view.weights_bytes + kv };
+}
+
+function warn(host, view, plan, { context, answers, dtype }) {
+  const left = view.machine_bytes - view.weights_bytes;
+  const asked = `${digits(answers)} answer${answers === 1 ? "" : "s"} of ${digits(context)} tokens in ${dtype} take ${bytes(plan.kv)} ○`;
+  if (left < 0) say(host, `The weights do not fit: they take ${bytes(view.weights_bytes)} of ${bytes(view.machine_bytes)}. A smaller format of them might.`);
+  else if (plan.kv > left) say(host, `This context does not fit: ${asked}, and ${bytes(left)} are left beside the weights. At most ${digits(Math.floor(left / plan.perToken / answers))} tokens each would.`);
+  else say(host, `It fits: ${asked}, beside the weights ${bytes(plan.total)} of ${bytes(view.machine_bytes)}. The pool that was made holds ${digits(view.kv.pages * view.kv.page_size)} tokens.`);
+  host.classList.toggle("bad", plan.kv > left);
+}
+
+function draw(picture, view, plan, width) {
+  const most = Math.max(view.machine_bytes, plan.total);
+  const x = linear([0, most], [0, width - 1]);
+  const rows = [
+    { y: 18, label: "forecast ○", parts: [["weights", view.weights_bytes, "bytes-weights-read"], ["KV asked for", plan.kv, "bytes-kv-read"]], mark: "predicted" },
+    { y: 70, label: "resident ●", parts: [["weights", view.weights_bytes, "bytes-weights-read"], ["KV in use", view.kv.used_bytes, "bytes-kv-read"], ["all else", Math.max(0, view.other_bytes ?? 0), OTHER_PAINT]], mark: "measured" },
+  ];
+  picture.render(width, 136, [rows.map((r) => r.parts), most], () => [
+    ...rows.map((row) => bar(picture, row, x)),
+    svg("line", { class: "stroke", data: { paint: "bad" }, "stroke-width": 1.5, x1: x(view.machine_bytes), x2: x(view.machine_bytes), y1: 8, y2: 112 }),
+    svg("text", { x: Math.min(x(view.machine_bytes), width - 2), y: 128, "text-anchor": "end" }, `this machine: ${bytes(view.machine_bytes)}`),
+  ]);
+}
+
+function bar(picture, { y, label, parts, mark }, x) {
+  let at = 0;
+  const total = parts.reduce((sum, [, size]) => sum + size, 0);
+  const nodes = parts.map(([name, size, paint]) => {
+    const left = x(at);
+    at += size;
+    const node = svg("rect", { class: "paint", data: { paint }, x: left, y, width: Math.max(x(at) - left, size > 0 ? 1 : 0), height: 26 });
+    return picture.mark(node, {
+      key: `${label} ${name}`,
+      tip: () => ({ title: name, paint, rows: [["size", bytes(size), name === "weights" ? "predicted" : mark], ["of the bar", percent(size / total)]] }),
+    });
+  });
+  return svg("g", {}, svg("text", { x: 0, y: y - 5 }, `${label}: ${bytes(total)}`), nodes);
+}

@@ -1,0 +1,143 @@
+// Figure 5: the pool of pages, a cell each: whose it is, whether it is shared, kept or free.
+
+import { el } from "../core/dom.js";
+import { num, percent, plural, bytes } from "../core/format.js";
+import { requestPaint, shortName } from "../core/names.js";
+import { legend } from "../draw/legend.js";
+import { Plot } from "../draw/plot.js";
+import { hatch, write } from "../draw/surface.js";
+import { replay } from "../model/pool.js";
+
+const HEIGHT = 170;
+const LEAST = 96;
+
+export const pageMap = {
+  name: "pages",
+  number: 5,
+  title: "Page map",
+  question: "Who owns the KV memory?",
+
+  view(app) {
+    const { step } = app;
+    const cache = app.store.about?.cache;
+    if (!step || !cache) return app.nothing;
+    const pool = app.store.derived(`pool ${step.id}`, (store) => replay(store.steps, store.pool, step.id));
+    const cells = [...pool.pages].map(([page, entry]) => ({
+      page, owners: [...entry.owners].filter((owner) => owner !== null), owned: entry.owners.size > 0, cached: entry.cached, since: entry.since, used: entry.used,
+    })).sort((a, b) => a.page - b.page);
+    return {
+      step: step.id, n_pages: cache.n_pages, page_size: cache.page_size, bytes_per_page: cache.bytes_per_page, complete: pool.known,
+      counts: { free: step.pages.free, cached: step.pages.cached, owned: step.pages.owned },
+      cells,
+      shown_pages: pagesShown(app, cache.n_pages),
+      checks: (step.checks ?? []).filter((check) => /page/i.test(check)),
+    };
+  },
+
+  sentence(view) {
+    const { owned, cached, free } = view.counts;
+    const owners = new Set(view.cells.flatMap((cell) => cell.owners));
+    const shared = view.cells.filter((cell) => cell.owners.length > 1).length;
+    const said = [
+      `After step ${view.step} `, num(plural(owned, "page")), ` of ${view.n_pages} belonged to ${owners.size ? plural(owners.size, "request") : "requests"} (`, num(bytes(owned * view.bytes_per_page)), "), ",
+      num(String(cached)), " were kept for whoever begins alike, ", num(percent(free / view.n_pages)), " were free",
+    ];
+    if (shared) said.push("; ", num(plural(shared, "page")), " had more than one owner");
+    said.push(".");
+    if (!view.complete) said.push(" Pages that were taken before the window began are drawn as free.");
+    if (view.checks.length) said.push(` Does not add up: ${view.checks.join("; ")}.`);
+    return said;
+  },
+
+  table(view) {
+    return {
+      caption: `Pages that are not free after step ${view.step}`,
+      columns: [{ name: "page" }, { name: "owners", number: false }, { name: "kept in the cache", number: false }, { name: "since step" }, { name: "last used in step" }],
+      rows: view.cells.map((c) => [c.page, c.owners.map(shortName).join(", ") || (c.owned ? "not told" : "nobody"), c.cached ? "yes" : "no", c.since, c.used]),
+    };
+  },
+
+  mount(body, app, redraw) {
+    const plot = new Plot(app, "Pages of the KV cache");
+    plot.onFocusMark = redraw;
+    const scrub = el("input", { type: "range", min: "0", max: "0", step: "1", aria: { label: "Step" }, on: { input: () => {
+      const step = app.store.steps[Number(scrub.value)];
+      if (step) app.selection.set({ step: step.id });
+    } } });
+    body.append(plot.element);
+    return {
+      controls: [el("label", {}, "step back in time", scrub), el("button", { type: "button", on: { click: () => app.selection.set({ step: null }) } }, "Now")],
+      draw(view, width) {
+        const steps = app.store.steps;
+        scrub.max = String(Math.max(0, steps.length - 1));
+        scrub.value = String(steps.findIndex((s) => s.id === view.step));
+        draw(plot, app, view, width);
+      },
+      legend: legend(["request-4", "owned (hue: request)"], ["request-4", "shared by several", "outline"], ["cache", "kept, nobody's"], ["free", "free"]),
+    };
+  },
+};
+
+/** Pages from 0 on that hold every page of the window's events: drawing thousands that were never used says nothing. */
+function pagesShown(app, all) {
+  const last = app.store.derived("highest page", (store) => {
+    const events = store.steps.flatMap((s) => [...(s.pages?.taken ?? []), ...(s.pages?.shared ?? []), ...(s.pages?.released ?? [])]);
+    const known = [...events.map((e) => (Array.isArray(e) ? e[0] : e)), ...(store.pool?.owned ?? []).map(([p]) => p), ...(store.pool?.cached ?? []).map(([p]) => p)];
+    return known.reduce((a, b) => Math.max(a, b), 0);
+  });
+  return Math.min(all, Math.max(LEAST, Math.ceil((last + 1) / 32) * 32));
+}
+
+function draw(plot, app, view, width) {
+  const { paints, selection } = app;
+  const shown = view.shown_pages;
+  const size = Math.max(4, Math.min(20, Math.floor(Math.sqrt((width * HEIGHT) / shown))));
+  const across = Math.max(1, Math.floor(width / size));
+  const bottom = Math.ceil(shown / across) * size;
+  const place = (page) => [(page % across) * size, Math.floor(page / across) * size];
+  const chosen = selection.hovered.request ?? selection.current.request;
+  const marks = view.cells.map((cell) => {
+    const [x, y] = place(cell.page);
+    return {
+      key: `page ${cell.page}`, x, y, w: size - 1, h: size - 1, cell, over: { request: cell.owners[0] ?? null },
+      choose: cell.owners.length ? () => selection.toggle({ request: cell.owners[0] }) : undefined, tip: () => tip(app, view, cell),
+    };
+  });
+  const rest = view.n_pages - shown;
+  plot.render(width, bottom + (rest ? 20 : 2), marks, (ctx) => {
+    ctx.fillStyle = paints.of("free");
+    for (let page = 0; page < shown; page += 1) {
+      const [x, y] = place(page);
+      ctx.fillRect(x, y, size - 1, size - 1);
+    }
+    for (const mark of marks) paintCell(ctx, paints, mark, chosen);
+    if (rest) write(ctx, `and ${rest} more pages, none of them used in the window`, 0, bottom + 11, { paint: paints.quiet });
+  });
+}
+
+function paintCell(ctx, paints, { x, y, w, h, cell }, chosen) {
+  ctx.globalAlpha = chosen !== null && !cell.owners.includes(chosen) ? 0.3 : 1;
+  const owner = cell.owners.includes(chosen) ? chosen : cell.owners[0];
+  ctx.fillStyle = paints.of(owner ? requestPaint(owner) : cell.owned ? "quiet" : "cache");
+  ctx.fillRect(x, y, w, h);
+  if (cell.owners.length > 1) {
+    if (w > 5) hatch(ctx, x, y, w, h, paints.of("card"), 4);
+    ctx.strokeStyle = paints.ink;
+    ctx.lineWidth = 1;
+    ctx.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
+  }
+  ctx.globalAlpha = 1;
+}
+
+function tip(app, view, cell) {
+  const last = app.store.step(view.step);
+  const since = app.store.step(cell.since);
+  const rows = [
+    ["owners", cell.owners.map(shortName).join(", ") || (cell.owned ? "not told" : "nobody")],
+    ["kept in the prefix cache", cell.cached ? "yes" : "no"],
+    ["since", `step ${cell.since}`],
+    ["holds", `${view.page_size} tokens, ${bytes(view.bytes_per_page)}`],
+  ];
+  if (since && last) rows.push(["age", `${(last.start - since.start).toFixed(2)} s`, "measured"]);
+  return { title: `Page ${cell.page}`, paint: cell.owners[0] ? requestPaint(cell.owners[0]) : "cache", rows };
+}

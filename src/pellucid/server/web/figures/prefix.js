@@ -1,0 +1,159 @@
+// Figure 6: the prefix cache as a tree: what it holds, and what it saved.
+
+import { duration, key, num, plural, bytes } from "../core/format.js";
+import { requestPaint, shortName } from "../core/names.js";
+import { legend } from "../draw/legend.js";
+import { Plot } from "../draw/plot.js";
+import { linear, niceEnd } from "../draw/scales.js";
+import { line, write } from "../draw/surface.js";
+import { hasParents, prefixRuns, replay } from "../model/pool.js";
+import { kind, positions } from "../model/steps.js";
+
+const ROW = 17;
+const MOST_ROWS = 24;
+
+export const prefixTree = {
+  name: "prefix",
+  number: 6,
+  title: "Prefix tree",
+  question: "What did the cache save?",
+
+  view(app) {
+    const { step } = app;
+    const { about } = app.store;
+    if (!step || !about) return app.nothing;
+    if (app.store.requests.length === 0) return app.nothing;
+    const pool = app.store.derived(`pool ${step.id}`, (store) => replay(store.steps, store.pool, step.id));
+    const { page_size: size } = about.cache;
+    const saved = app.store.requests.filter((r) => r.cached_tokens > 0).map((r) => ({ request: r.id, name: shortName(r.id), paint: requestPaint(r.id), cached_tokens: r.cached_tokens, prompt_tokens: r.prompt_tokens }));
+    const rate = msPerPosition(app.store.steps);
+    const tokens = saved.reduce((sum, r) => sum + r.cached_tokens, 0);
+    return {
+      step: step.id, unit: "tokens", page_size: size,
+      prompt_tokens: app.store.requests.reduce((sum, r) => sum + (r.prompt_tokens ?? 0), 0),
+      saved_tokens: tokens, saved_ms: rate === null ? null : tokens * rate, saved_bytes: tokens * about.model.kv_bytes_per_token,
+      by_request: saved,
+      kept_pages: step.pages.cached,
+      told: hasParents(pool),
+      tree: hasParents(pool) ? prefixRuns(pool, size) : [],
+    };
+  },
+
+  sentence(view) {
+    if (!view.saved_tokens) return ["No prompt in the window began like one before it: the cache saved nothing, and keeps ", num(plural(view.kept_pages, "page")), " for those to come."];
+    const said = [num(plural(view.saved_tokens, "prompt token")), ` of ${view.prompt_tokens} were not computed but taken from pages that were there`];
+    if (view.saved_ms !== null) said.push(": about ", num(duration(view.saved_ms), "estimated"), " and ", num(bytes(view.saved_bytes), "predicted"), " of keys and values not spent");
+    const [most] = view.by_request.toSorted((a, b) => b.cached_tokens - a.cached_tokens);
+    return [...said, "; most for ", key(most.name, most.paint), ` (${most.cached_tokens} of ${most.prompt_tokens}).`];
+  },
+
+  table(view) {
+    return {
+      caption: "Requests that took pages from the cache",
+      columns: [{ name: "request", number: false }, { name: "from the cache", unit: "tokens", mark: "measured" }, { name: "prompt", unit: "tokens", mark: "measured" }],
+      rows: view.by_request.map((r) => [r.name, r.cached_tokens, r.prompt_tokens]),
+    };
+  },
+
+  mount(body, app, redraw) {
+    const plot = new Plot(app, "Prefixes that are kept, from left to right");
+    plot.onFocusMark = redraw;
+    body.append(plot.element);
+    return {
+      draw: (view, width) => (view.told ? drawTree(plot, app, view, width) : drawSaved(plot, app, view, width)),
+      legend: legend(["heat-3", "used of late"], ["heat-0", "not for long: the next to go"], ["ink", "the selected request's", "line"]),
+    };
+  },
+};
+
+/** Milliseconds of the forward pass for a prompt's position, over the steps of prompts alone. */
+function msPerPosition(steps) {
+  const prompts = steps.filter((s) => kind(s) === "prefill");
+  const n = prompts.reduce((sum, s) => sum + positions(s), 0);
+  return n ? prompts.reduce((sum, s) => sum + s.ms.forward, 0) / n : null;
+}
+
+function layOut(tree) {
+  const rows = [];
+  const place = (node, parent) => {
+    const row = { node, parent, y: rows.length };
+    if (node.children.length === 0) rows.push(row);
+    const kids = node.children.toSorted((a, b) => b.used - a.used).map((child) => place(child, row));
+    row.y = kids.length ? (kids[0].y + kids.at(-1).y) / 2 : row.y;
+    all.push(row);
+    return row;
+  };
+  const all = [];
+  for (const node of tree.toSorted((a, b) => b.used - a.used)) place(node, null);
+  return { all, leaves: rows.length };
+}
+
+function drawTree(plot, app, view, width) {
+  const { all, leaves } = layOut(view.tree);
+  const shown = all.filter((row) => row.y < MOST_ROWS);
+  const deepest = Math.max(1, ...shown.map(({ node }) => node.depth + node.tokens));
+  const x = linear([0, niceEnd(deepest)], [4, width - 60]);
+  const height = Math.min(leaves, MOST_ROWS) * ROW + 26;
+  const uses = shown.map(({ node }) => node.used);
+  const [old, fresh] = [Math.min(...uses), Math.max(...uses)];
+  const victim = nextVictim(shown);
+  const chosen = app.selection.hovered.request ?? app.selection.current.request;
+  const marks = shown.map(({ node, y }) => ({
+    key: `run ${node.pages[0]}`, x: x(node.depth) + 1, y: y * ROW + 3, w: Math.max(2, x(node.depth + node.tokens) - x(node.depth) - 2), h: 11,
+    node, own: chosen !== null && node.owners.includes(chosen), heat: fresh === old ? 3 : Math.round((3 * (node.used - old)) / (fresh - old)),
+    over: { request: node.owners[0] ?? null }, choose: node.owners.length ? () => app.selection.toggle({ request: node.owners[0] }) : undefined,
+    tip: () => runTip(view, node, node === victim),
+  }));
+  plot.render(width, height, marks, (ctx) => {
+    for (const { node, parent, y } of shown) {
+      if (!parent) continue;
+      line(ctx, x(node.depth), parent.y * ROW + 8, x(node.depth), y * ROW + 8, app.paints.rule);
+    }
+    for (const mark of marks) {
+      ctx.fillStyle = app.paints.of(`heat-${mark.heat}`);
+      ctx.fillRect(mark.x, mark.y, mark.w, mark.h);
+      if (mark.own) {
+        ctx.strokeStyle = app.paints.ink;
+        ctx.lineWidth = 2;
+        ctx.strokeRect(mark.x, mark.y, mark.w, mark.h);
+      }
+      if (!mark.node.children.length) write(ctx, mark.node === victim ? "next to go" : `${mark.node.depth + mark.node.tokens}`, mark.x + mark.w + 5, mark.y + 6, { paint: app.paints.quiet });
+    }
+    write(ctx, leaves > MOST_ROWS ? `tokens from the begin; ${leaves - MOST_ROWS} more branches` : "tokens from the begin", 4, height - 7, { paint: app.paints.quiet });
+  });
+}
+
+/** What is evicted first: of the leaves that nobody owns, the one used longest ago. */
+function nextVictim(rows) {
+  const leaves = rows.map(({ node }) => node).filter((node) => !node.children.length && !node.owners.length);
+  return leaves.toSorted((a, b) => a.used - b.used)[0] ?? null;
+}
+
+function runTip(view, node, victim) {
+  return {
+    title: plural(node.tokens, "token"),
+    rows: [["pages", String(node.pages.length)], ["after", plural(node.depth, "token")], ["last used in step", String(node.used)], ["used now by", node.owners.map(shortName).join(", ") || "nobody"]],
+    note: victim ? "The next to be evicted: nobody owns it, nothing follows it, and it was used longest ago." : "",
+  };
+}
+
+/** Where the events do not say which page follows which: what each request took. */
+function drawSaved(plot, app, view, width) {
+  const rows = view.by_request.slice(-MOST_ROWS);
+  const most = Math.max(1, ...rows.map((r) => r.prompt_tokens));
+  const x = linear([0, niceEnd(most)], [50, width - 60]);
+  const marks = rows.map((r, i) => ({
+    key: r.request, x: 50, y: i * ROW + 3, w: Math.max(2, x(r.cached_tokens) - 50), h: 11, r, over: { request: r.request }, choose: () => app.selection.toggle({ request: r.request }),
+    tip: () => ({ title: r.name, paint: r.paint, rows: [["from the cache", plural(r.cached_tokens, "token"), "measured"], ["prompt", plural(r.prompt_tokens, "token"), "measured"]] }),
+  }));
+  plot.render(width, Math.max(1, rows.length) * ROW + 8, marks, (ctx) => {
+    for (const mark of marks) {
+      ctx.fillStyle = app.paints.of("free");
+      ctx.fillRect(50, mark.y, x(mark.r.prompt_tokens) - 50, mark.h);
+      ctx.fillStyle = app.paints.of(mark.r.paint);
+      ctx.fillRect(mark.x, mark.y, mark.w, mark.h);
+      write(ctx, mark.r.name, 0, mark.y + 6, { paint: app.paints.quiet });
+      write(ctx, `${mark.r.cached_tokens} of ${mark.r.prompt_tokens}`, x(mark.r.prompt_tokens) + 5, mark.y + 6, { paint: app.paints.quiet });
+    }
+  });
+}

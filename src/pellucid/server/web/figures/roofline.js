@@ -1,0 +1,226 @@
+// Figure 3: operations on a log-log chart under the roofs that were measured on this machine.
+
+import { el, say, svg } from "../core/dom.js";
+import { bytes, digits, duration, key, num, percent } from "../core/format.js";
+import { legend } from "../draw/legend.js";
+import { decades, log } from "../draw/scales.js";
+import { Picture } from "../draw/vector.js";
+import { arithmeticPeak, attainable, byOp, peaks } from "../model/roofline.js";
+import { kind, totalBytes } from "../model/steps.js";
+
+const STEPS = 48;
+const MOST_OPS = 12;
+const LABELLED = 5;
+const WORK = { prefill: "prompt", decode: "answer" };
+
+export const roofline = {
+  name: "roofline",
+  number: 3,
+  title: "Live roofline",
+  question: "Memory- or compute-bound, and how far from the roof?",
+
+  onVisible: (visible, app) => app.wantSpans("roofline", visible),
+
+  view(app) {
+    const steps = app.stepsShown(STEPS).filter((s) => s.batch.length && s.ms.forward > 0);
+    if (!steps.length) return app.nothing;
+    const limits = peaks(app.store.about);
+    const points = ["prefill", "decode"].flatMap((work) => pointsOf(app, steps.filter((s) => workOf(s) === work), work, limits));
+    return {
+      unit: { intensity: "operations per byte", rate: "billion operations a second" },
+      peaks: { gb_per_s: limits.bandwidth, gops_int8: limits.int8, gflops_f32: limits.f32 },
+      points,
+      decode: decodeShape(steps),
+    };
+  },
+
+  sentence(view) {
+    if (view.peaks.gb_per_s === null) return ["This machine's peaks are not measured yet, so that there is no roof; the dots are."];
+    const said = [];
+    for (const point of view.points.filter((p) => p.op === "whole")) {
+      const roof = point.bound_by === "memory" ? "memory" : "arithmetic";
+      said.push(said.length ? " " : "", key(`${point.work === "prefill" ? "Prompts" : "Answers"}`, `stage-${point.work}`), " are bound by ", roof, ": ",
+        num(`${digits(point.rate)} G`), "operations a second, ", num(percent(point.rate / point.attainable)), " of what ", num(`${digits(point.intensity)}`, "predicted"), " operations per byte allow.");
+    }
+    return said;
+  },
+
+  table(view) {
+    return {
+      caption: "Kinds of operation",
+      columns: [
+        { name: "operation", number: false }, { name: "work", number: false }, { name: "time", unit: "ms", mark: "measured" },
+        { name: "intensity", unit: "op/B", mark: "predicted" }, { name: "rate", unit: "Gop/s", mark: "measured" },
+        { name: "attainable", unit: "Gop/s", mark: "predicted" }, { name: "bound by", number: false },
+      ],
+      rows: view.points.map((p) => [p.op, WORK[p.work], p.ms, p.intensity, p.rate, p.attainable, p.bound_by ?? ""]),
+    };
+  },
+
+  mount(body, app, redraw) {
+    const picture = new Picture(app, "Kinds of operation under the machine's roofs");
+    const state = { batch: 8 };
+    body.append(picture.element);
+    return {
+      controls: slider(state, redraw),
+      draw: (view, width) => draw(picture, app, state, view, width),
+      legend: legend(["stage-prefill", "prompts", "dot"], ["stage-decode", "answers", "dot"], ["stage-decode", "predicted for the batch above", "ring"], ["ink", "roofs, measured", "line"]),
+    };
+  },
+};
+
+const workOf = (step) => (kind(step) === "decode" ? "decode" : "prefill");
+
+function slider(state, redraw) {
+  const shown = el("output", {}, String(state.batch));
+  const input = el("input", { type: "range", min: "0", max: "8", step: "1", value: "3", on: { input: () => {
+    state.batch = 2 ** Number(input.value);
+    say(shown, String(state.batch));
+    redraw();
+  } } });
+  return [el("label", {}, "Answers decoded together", input, shown)];
+}
+
+function pointsOf(app, steps, work, limits) {
+  if (!steps.length) return [];
+  const whole = {
+    op: "whole", ms: sum(steps, (s) => s.ms.forward), operations: sum(steps, (s) => s.cost.operations), bytes: sum(steps, totalBytes), calls: steps.length,
+  };
+  const ops = byOp(steps.flatMap((s) => app.store.spansOf(s.id))).filter((o) => o.operations > 0 && o.bytes > 0 && o.ms > 0);
+  return [whole, ...ops.slice(0, MOST_OPS)].filter((o) => o.operations > 0 && o.bytes > 0).map((o) => {
+    const intensity = o.operations / o.bytes;
+    const arithmetic = o.op === "whole" ? (limits.int8 ?? limits.f32) : arithmeticPeak(o.op, limits);
+    const roof = attainable(intensity, limits.bandwidth, arithmetic);
+    return {
+      ...o, work, intensity, rate: o.operations / o.ms / 1e6,
+      attainable: Number.isFinite(roof) ? roof : null,
+      bound_by: limits.bandwidth === null ? null : intensity * limits.bandwidth <= (arithmetic ?? Infinity) ? "memory" : "arithmetic",
+    };
+  });
+}
+
+const sum = (list, of) => list.reduce((total, item) => total + of(item), 0);
+
+/** What a decode step takes: once for all (weights), and for each answer in it. */
+function decodeShape(steps) {
+  const step = steps.findLast((s) => workOf(s) === "decode");
+  if (!step) return null;
+  const n = step.batch.length;
+  return { step: step.id, weights: step.cost.weights_read, operations: step.cost.operations / n, bytes: (totalBytes(step) - step.cost.weights_read) / n };
+}
+
+function draw(picture, app, state, view, width) {
+  const height = 300;
+  const dot = predicted(view, state.batch);
+  const points = view.points;
+  const roofs = [view.peaks.gops_int8, view.peaks.gflops_f32].filter((v) => v !== null);
+  const x = log(decades([...points.map((p) => p.intensity), dot?.intensity ?? 1, ...roofs.map((r) => r / (view.peaks.gb_per_s ?? r))]), [52, width - 12]);
+  const y = log(decades([...points.map((p) => p.rate), ...roofs, dot?.rate ?? 1]), [height - 34, 10]);
+  const chosen = app.selection.hovered.op ?? app.selection.current.op;
+  picture.render(width, height, [points.map((p) => [p.op, p.work, Math.round(x(p.intensity)), Math.round(y(p.rate))]), dot, chosen, roofs], () => [
+    axes(x, y, width, height),
+    roofLines(view.peaks, x, y),
+    ...points.map((point) => mark(picture, app, point, x, y, chosen)),
+    dot ? hollow(picture, dot, x, y, state.batch) : null,
+    labels(points, x, y, width),
+  ]);
+}
+
+function predicted(view, batch) {
+  const { decode, peaks: limits } = view;
+  if (!decode || limits.gb_per_s === null) return null;
+  const moved = decode.weights + batch * decode.bytes;
+  const intensity = (batch * decode.operations) / moved;
+  const rate = attainable(intensity, limits.gb_per_s, limits.gops_int8 ?? limits.gflops_f32);
+  return { intensity, rate, ms: (batch * decode.operations) / rate / 1e6, bytes: moved };
+}
+
+function axes(x, y, width, height) {
+  const bottom = height - 34;
+  return svg("g", { aria: { hidden: "true" } },
+    x.ticks().map((t) => [
+      svg("line", { class: "grid", x1: x(t), x2: x(t), y1: 10, y2: bottom }),
+      svg("text", { x: x(t), y: bottom + 14, "text-anchor": "middle" }, digits(t)),
+    ]),
+    y.ticks().map((t) => [
+      svg("line", { class: "grid", x1: 52, x2: width - 12, y1: y(t), y2: y(t) }),
+      svg("text", { x: 46, y: y(t) + 4, "text-anchor": "end" }, digits(t)),
+    ]),
+    svg("text", { x: width - 12, y: height - 4, "text-anchor": "end" }, "operations per byte"),
+    svg("text", { x: 0, y: 8 }, "Gop/s"));
+}
+
+function roofLines({ gb_per_s: bandwidth, gops_int8: int8, gflops_f32: f32 }, x, y) {
+  if (bandwidth === null) return null;
+  const top = Math.max(int8 ?? 0, f32 ?? 0);
+  const [low] = x.domain;
+  const start = Math.max(low, y.domain[0] / bandwidth);
+  const lines = [svg("line", { class: "stroke", "stroke-width": 1.5, data: { paint: "ink" }, x1: x(start), y1: y(start * bandwidth), x2: x(top / bandwidth), y2: y(top) })];
+  lines.push(svg("text", { class: "strong", x: x(start) + 6, y: y(start * bandwidth) - 16 }, `${digits(bandwidth)} GB/s ●`));
+  for (const [peak, name] of [[int8, "8-bit"], [f32, "float"]]) {
+    if (peak === null) continue;
+    lines.push(svg("line", { class: "stroke", "stroke-width": 1.5, data: { paint: "ink" }, x1: x(peak / bandwidth), y1: y(peak), x2: x.range[1], y2: y(peak) }));
+    lines.push(svg("text", { class: "strong", x: x.range[1], y: y(peak) - 5, "text-anchor": "end" }, `${digits(peak)} Gop/s ${name} ●`));
+  }
+  return svg("g", { aria: { hidden: "true" } }, lines);
+}
+
+function mark(picture, app, point, x, y, chosen) {
+  const [cx, cy] = [x(point.intensity), y(point.rate)];
+  const whole = point.op === "whole";
+  const node = svg("g", { class: chosen !== null && point.op !== chosen ? "dim" : null, data: { paint: `stage-${point.work}` } },
+    point.attainable === null ? null : svg("line", { class: "stroke", "stroke-dasharray": "2 3", x1: cx, x2: cx, y1: cy, y2: y(point.attainable) }),
+    point.work === "prefill"
+      ? svg("rect", { class: "paint", x: cx - (whole ? 6 : 4), y: cy - (whole ? 6 : 4), width: whole ? 12 : 8, height: whole ? 12 : 8 })
+      : svg("circle", { class: "paint", cx, cy, r: whole ? 7 : 4.5 }));
+  return picture.mark(node, {
+    key: `${point.work} ${point.op}`,
+    over: { op: whole ? null : point.op },
+    choose: whole ? null : () => app.selection.toggle({ op: point.op }),
+    tip: () => ({
+      title: `${whole ? "whole forward pass" : point.op}, ${WORK[point.work]}s`,
+      paint: `stage-${point.work}`,
+      rows: [
+        ["rate", `${digits(point.rate)} Gop/s`, "measured"],
+        ["attainable", point.attainable === null ? "–" : `${digits(point.attainable)} Gop/s`, "predicted"],
+        ["reached", point.attainable === null ? "–" : percent(point.rate / point.attainable)],
+        ["intensity", `${digits(point.intensity)} op/B`, "predicted"],
+        ["moved", bytes(point.bytes), "predicted"],
+        ["time", duration(point.ms), "measured"],
+        ["bound by", point.bound_by ?? "peaks unknown"],
+      ],
+    }),
+  });
+}
+
+function hollow(picture, dot, x, y, batch) {
+  const node = svg("circle", { class: "stroke", "stroke-width": 2, data: { paint: "stage-decode" }, cx: x(dot.intensity), cy: y(dot.rate), r: 7 });
+  return picture.mark(node, {
+    key: "predicted",
+    tip: () => ({
+      title: `${batch} answers decoded together`,
+      paint: "stage-decode",
+      rows: [
+        ["intensity", `${digits(dot.intensity)} op/B`, "predicted"], ["at best", `${digits(dot.rate)} Gop/s`, "predicted"],
+        ["a step at best", duration(dot.ms), "predicted"], ["tokens a second at best", digits((1000 * batch) / dot.ms), "predicted"],
+      ],
+      note: "Weights are read once for all of them; at the last answer step's context.",
+    }),
+  });
+}
+
+/** Names of the longest operations, where they do not cover each other. */
+function labels(points, x, y, width) {
+  const taken = [];
+  const nodes = [];
+  const order = points.toSorted((a, b) => (b.op === "whole") - (a.op === "whole") || b.ms - a.ms);
+  for (const point of order) {
+    const [px, py] = [x(point.intensity), y(point.rate)];
+    if (nodes.length >= LABELLED + 2 || taken.some(([tx, ty]) => Math.abs(tx - px) < 90 && Math.abs(ty - py) < 13)) continue;
+    taken.push([px, py]);
+    const left = px > width - 110;
+    const name = point.op === "whole" ? (point.work === "prefill" ? "prompts" : "answers") : point.op;
+    nodes.push(svg("text", { class: point.op === "whole" ? "strong" : null, x: left ? px - 10 : px + 10, y: py + 4, "text-anchor": left ? "end" : "start" }, name));
+  }
+  return svg("g", { aria: { hidden: "true" }, "pointer-events": "none" }, nodes);
+}

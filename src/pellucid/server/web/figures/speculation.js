@@ -1,0 +1,99 @@
+// Figure 10: a row per round of guessing: accepted, rejected, corrected.
+
+import { num, percent, plural, digits, duration } from "../core/format.js";
+import { legend } from "../draw/legend.js";
+import { Plot } from "../draw/plot.js";
+import { write } from "../draw/surface.js";
+import { roundsOf, acceptance } from "../model/rounds.js";
+
+const MOST_ROWS = 24;
+const ROW = 14;
+
+export const speculationLadder = {
+  name: "speculation",
+  number: 10,
+  title: "Speculation ladder",
+  question: "Did guessing pay?",
+
+  view(app) {
+    const rounds = roundsOf(app.store.steps, app.selection.current.request);
+    if (rounds.length) return { unit: "tokens", rounds, by_position: acceptance(rounds) };
+    const feature = app.store.about?.features?.speculation;
+    if (!app.store.about) return app.nothing;
+    if (feature === null || feature === undefined) return { empty: "off", why: "No draft guesses tokens in this engine: every answer token is computed by a step of its own." };
+    if (typeof feature === "string") return { empty: "off", why: feature };
+    return { empty: "no traffic", why: "Guessing is on, and no round of it is in the window." };
+  },
+
+  sentence(view) {
+    const drafted = view.rounds.reduce((sum, r) => sum + r.drafted, 0);
+    const accepted = view.rounds.reduce((sum, r) => sum + r.accepted, 0);
+    const each = (accepted + view.rounds.length) / view.rounds.length;
+    return [
+      num(percent(accepted / drafted)), ` of ${plural(drafted, "guess", "guesses")} were right: a pass of the model gave `,
+      num(`${digits(each)} tokens`), " where it would have given one.",
+    ];
+  },
+
+  table(view) {
+    return {
+      caption: "Rounds of guessing",
+      columns: [{ name: "step" }, { name: "request", number: false }, { name: "guessed" }, { name: "accepted" }, { name: "forward", unit: "ms", mark: "measured" }],
+      rows: view.rounds.map((r) => [r.step, r.name, r.drafted, r.accepted, r.forward_ms]),
+    };
+  },
+
+  mount(body, app, redraw) {
+    const plot = new Plot(app, "Rounds of guessing, newest below");
+    plot.onFocusMark = redraw;
+    body.append(plot.element);
+    return {
+      draw: (view, width) => draw(plot, app, view, width),
+      legend: legend(["kind-verify", "accepted"], ["bad", "rejected"], ["stage-decode", "the model's own token"]),
+    };
+  },
+};
+
+function draw(plot, app, view, width) {
+  const rounds = view.rounds.slice(-MOST_ROWS);
+  const longest = Math.max(...rounds.map((r) => r.drafted)) + 1;
+  const side = Math.min(200, width * 0.35);
+  const cell = Math.min(26, (width - side - 70) / longest);
+  const marks = rounds.flatMap((round, i) => roundMarks(app, round, i, cell));
+  const height = Math.max(rounds.length * ROW, view.by_position.length * ROW) + 22;
+  plot.render(width, height, marks, (ctx) => {
+    write(ctx, "step", 0, 8, { paint: app.paints.quiet });
+    rounds.forEach((r, i) => write(ctx, String(r.step), 0, 18 + i * ROW + 6, { paint: app.paints.quiet }));
+    for (const mark of marks) {
+      ctx.fillStyle = app.paints.of(mark.paint);
+      ctx.fillRect(mark.x, mark.y, mark.w - 1.5, mark.h - 2);
+    }
+    paintAcceptance(ctx, app.paints, view.by_position, width - side + 20, side - 20);
+  });
+}
+
+function roundMarks(app, round, row, cell) {
+  return Array.from({ length: round.drafted + 1 }, (_, i) => {
+    const fate = i < round.accepted ? "accepted" : i === round.accepted ? "own" : "rejected";
+    const paint = { accepted: "kind-verify", own: "stage-decode", rejected: "bad" }[fate];
+    const words = { accepted: "a guess, accepted", own: "the model's own token", rejected: "a guess, rejected" }[fate];
+    return {
+      key: `${round.step} ${round.sequence} ${i}`, x: 52 + i * cell, y: 18 + row * ROW, w: cell, h: ROW, paint,
+      over: { step: round.step, request: round.request }, choose: () => app.selection.set({ step: round.step, request: round.request }),
+      tip: () => ({ title: words, paint, rows: [["round", `step ${round.step}, ${round.name}`], ["accepted", `${round.accepted} of ${round.drafted}`], ["forward pass", duration(round.forward_ms), "measured"]] }),
+    };
+  });
+}
+
+function paintAcceptance(ctx, paints, shares, left, width) {
+  write(ctx, "accepted, by position", left, 8, { paint: paints.quiet });
+  shares.forEach((share, i) => {
+    const y = 18 + i * ROW;
+    ctx.fillStyle = paints.grid;
+    ctx.fillRect(left + 18, y, width - 60, ROW - 3);
+    ctx.fillStyle = paints.of("kind-verify");
+    ctx.fillRect(left + 18, y, (width - 60) * share, ROW - 3);
+    write(ctx, String(i + 1), left, y + 6, { paint: paints.quiet });
+    write(ctx, percent(share), left + width, y + 6, { paint: paints.ink, align: "right" });
+  });
+}

@@ -1,0 +1,56 @@
+// The roofline: what the machine could do at best, and how far from it something was.
+
+/** Peaks of the machine: GB/s, and billions of operations a second of quantised and of float products. */
+export function peaks(about) {
+  const machine = about?.machine ?? {};
+  return {
+    bandwidth: positive(machine.peak_gb_per_s),
+    int8: positive(machine.peak_gops_int8),
+    f32: positive(machine.peak_gflops_f32),
+  };
+}
+
+const positive = (value) => (typeof value === "number" && value > 0 ? value : null);
+
+/** The arithmetic peak that applies to an operation: products of stored weights run on 8-bit integers. */
+export function arithmeticPeak(op, { int8, f32 }) {
+  return /linear|matmul|product|proj|logits|mlp|qkv|lm_head/i.test(op) ? (int8 ?? f32) : (f32 ?? int8);
+}
+
+/**
+ * The least time for so many operations and bytes: `{ms, by}`, `by` being "memory" or "arithmetic";
+ * null where the machine's peaks are not known.
+ */
+export function leastTime(operations, bytes, bandwidth, arithmetic) {
+  if (bandwidth === null && arithmetic === null) return null;
+  const memory = bandwidth === null ? 0 : bytes / bandwidth / 1e6;
+  const compute = arithmetic === null ? 0 : operations / arithmetic / 1e6;
+  return memory >= compute ? { ms: memory, by: "memory" } : { ms: compute, by: "arithmetic" };
+}
+
+/** Billions of operations a second that an intensity (operations per byte) allows. */
+export function attainable(intensity, bandwidth, arithmetic) {
+  return Math.min(arithmetic ?? Infinity, bandwidth === null ? Infinity : intensity * bandwidth);
+}
+
+/** Which of the five heats a ratio of measured to least time has. */
+export function heat(ratio) {
+  if (ratio === null || !Number.isFinite(ratio)) return 0;
+  return [1.5, 2.5, 5, 10].filter((limit) => ratio > limit).length;
+}
+
+export const HEATS = ["within 1.5 x of the bound", "to 2.5 x", "to 5 x", "to 10 x", "above 10 x"];
+
+/** Sums of spans by kind of operation: `[{op, ms, operations, bytes, calls}]`, longest first. */
+export function byOp(spans) {
+  const found = new Map();
+  for (const { op, ms, operations, bytes } of spans) {
+    const entry = found.get(op) ?? { op, ms: 0, operations: 0, bytes: 0, calls: 0 };
+    entry.ms += ms;
+    entry.operations += operations;
+    entry.bytes += bytes;
+    entry.calls += 1;
+    found.set(op, entry);
+  }
+  return [...found.values()].sort((a, b) => b.ms - a.ms);
+}

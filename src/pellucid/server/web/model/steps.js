@@ -1,0 +1,57 @@
+// Facts of a step: what it held, moved and took.
+
+import { PHASES, TRAFFIC } from "../core/names.js";
+import { wall } from "../core/times.js";
+
+/** Milliseconds by phase, in order; what no clock covers is "unaccounted". */
+export function phases(step) {
+  const named = PHASES.filter((phase) => typeof step.ms[phase] === "number").map((phase) => ({ phase, ms: step.ms[phase] }));
+  const sum = named.reduce((total, { ms }) => total + ms, 0);
+  const rest = wall(step) - sum;
+  if (rest > 1e-3 && typeof step.ms.unaccounted !== "number") named.push({ phase: "unaccounted", ms: rest });
+  return named;
+}
+
+/** "prompt" work, "answer" work, or both. */
+export function kind(step) {
+  const kinds = new Set(step.batch.map((item) => item.kind));
+  if (kinds.size === 0) return "idle";
+  if (kinds.has("prefill")) return kinds.size === 1 ? "prefill" : "mixed";
+  return "decode";
+}
+
+/** Bytes by kind of traffic, predicted. */
+export function traffic(step) {
+  const { cost } = step;
+  return {
+    weights_read: cost.weights_read,
+    kv_read: cost.kv_read,
+    kv_written: cost.kv_written,
+    activations: (cost.activations_read ?? 0) + (cost.activations_written ?? 0),
+  };
+}
+
+export const totalBytes = (step) => TRAFFIC.reduce((sum, name) => sum + (traffic(step)[name] ?? 0), 0);
+
+/** Gigabytes a second: predicted bytes over the measured time of the forward pass. */
+export function achieved(step) {
+  const ms = step.ms.forward;
+  return ms > 0 ? totalBytes(step) / ms / 1e6 : null;
+}
+
+/** Positions computed. */
+export const positions = (step) => step.batch.reduce((sum, item) => sum + item.tokens, 0);
+
+/** Requests of a step with their positions, each once. */
+export function byRequest(step) {
+  const found = new Map();
+  for (const { request, kind: what, tokens, context } of step.batch) {
+    if (request === null) continue; // texts that are only scored or embedded
+    const entry = found.get(request) ?? { request, kind: what, tokens: 0, context: 0 };
+    entry.tokens += tokens;
+    entry.context = Math.max(entry.context, context ?? 0);
+    if (what === "prefill") entry.kind = "prefill";
+    found.set(request, entry);
+  }
+  return [...found.values()];
+}

@@ -1,0 +1,218 @@
+// The pages' logic by itself: what needs no page. Run by tests/browser/test_logic.py.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { bytes, count, digits, duration } from "../web/core/format.js";
+import { requestPaint, shortName } from "../web/core/names.js";
+import { parseRecording } from "../web/core/recording.js";
+import { NOTHING, Selection, read, write } from "../web/core/selection.js";
+import { EventParser } from "../web/core/sse.js";
+import { BOUNDS, Store } from "../web/core/store.js";
+import { busy, endOf, wall } from "../web/core/times.js";
+import { hit, neighbour } from "../web/draw/plot.js";
+import { decades, linear, log, niceEnd, niceStep } from "../web/draw/scales.js";
+import { stages, stepsByRequest, stretches } from "../web/model/lifecycle.js";
+import { quantile } from "../web/model/load.js";
+import { prefixRuns, replay } from "../web/model/pool.js";
+import { heat, leastTime } from "../web/model/roofline.js";
+import { acceptance, roundsOf } from "../web/model/rounds.js";
+import { achieved, byRequest, kind, phases, totalBytes } from "../web/model/steps.js";
+
+const step = (id, fields = {}) => ({
+  id, start: id, ms: { wait: 1, schedule: 2, prepare: null, forward: 10, unaccounted: 0.5, wall: 13.5 },
+  batch: [], tokens: [], pages: {}, cost: { operations: 1e6, weights_read: 1e6, kv_read: 2e5, kv_written: 1e5, activations_read: 3e4, activations_written: 2e4 }, ...fields,
+});
+const request = (id, received, fields = {}) => ({
+  id, state: "finished", received, queued: received + 0.01, started: received + 0.03, first_token: received + 0.1, last_token: received + 0.5,
+  finished: received + 0.5, sent: received + 0.52, tokenize_ms: 8, detokenize_ms: 4, ...fields,
+});
+
+test("scales go to and fro, and their ticks are round and inside", () => {
+  for (const [from, to] of [[0, 1], [3, 17], [-5, 5], [0, 0.0007], [1e9, 3e9]]) {
+    const scale = linear([from, to], [20, 400]);
+    assert.equal(scale(from), 20);
+    assert.equal(scale(to), 400);
+    assert.ok(Math.abs(scale.invert(scale((from + to) / 2)) - (from + to) / 2) < 1e-9 * Math.max(1, to));
+    for (const tick of scale.ticks(5)) assert.ok(tick >= from - 1e-12 && tick <= to * (1 + 1e-12) + 1e-12);
+    assert.ok(scale.ticks(5).length <= 6);
+  }
+  const scale = log([0.1, 1000], [0, 4]);
+  assert.ok(Math.abs(scale(10) - 2) < 1e-12);
+  assert.ok(Math.abs(scale.invert(3) - 100) < 1e-9);
+  assert.deepEqual(scale.ticks(), [0.1, 1, 10, 100, 1000]);
+  assert.ok(Number.isFinite(scale(0)));
+});
+
+test("axes end at round numbers that hold what is drawn", () => {
+  assert.deepEqual([0.3, 1, 7, 999].map((v) => niceEnd(v)), [0.3, 1, 8, 1000]);
+  assert.deepEqual([1, 3, 10].map((v) => niceStep(v, 5)), [0.2, 1, 2]);
+  assert.equal(niceEnd(0), 1);
+  assert.deepEqual(decades([3, 250]), [1, 1000]);
+  assert.deepEqual(decades([0, -1]), [0.1, 10]);
+});
+
+test("numbers are short, and what is not known is a dash", () => {
+  assert.deepEqual([0, 4, 4.2163, 42.16, 421.6, 12345.6, 0.0421].map((v) => digits(v)), ["0", "4", "4.22", "42.2", "422", "12,346", "0.0421"]);
+  assert.deepEqual([null, undefined, NaN].map((v) => digits(v)), ["–", "–", "–"]);
+  assert.deepEqual([1500, 12.34, 0.0123].map(duration), ["1.5 s", "12.3 ms", "12 µs"]);
+  assert.deepEqual([96_580_440, 23_040, 12].map(bytes), ["96.6 MB", "23 kB", "12 B"]);
+  assert.equal(count(1_685_795_328), "1.69 G");
+});
+
+test("a selection and its hash are one", () => {
+  const all = { request: "page-ab%&#=.7", step: 12, op: "linear q & k", time: [1.5, 2.25] };
+  assert.deepEqual(read(`#${write(all)}`), all);
+  assert.deepEqual(read(""), NOTHING);
+  assert.deepEqual(read("#step=x&time=5-2&op="), NOTHING);
+  assert.equal(write(NOTHING), "");
+});
+
+test("a selection tells who listens, once for each change", () => {
+  const place = { hash: "#step=3" };
+  const selection = new Selection(place);
+  let told = 0;
+  selection.onChange(() => (told += 1));
+  assert.equal(selection.current.step, 3);
+  selection.set({ step: 4 });
+  selection.set({ step: 4 });
+  assert.equal(told, 1);
+  assert.equal(place.hash, "step=4");
+  selection.toggle({ step: 4 });
+  assert.equal(selection.current.step, null);
+  selection.hover({ request: "a" });
+  assert.equal(selection.hovered.request, "a");
+  assert.equal(place.hash, "");
+});
+
+test("the store is bounded, keeps what is newest, and forgets another life of the engine", () => {
+  const store = new Store();
+  const many = Array.from({ length: BOUNDS.steps + 10 }, (_, i) => step(i));
+  store.add({ engine: "1", steps: many });
+  assert.equal(store.steps.length, BOUNDS.steps);
+  assert.equal(store.steps[0].id, 10);
+  store.add({ engine: "1", requests: [request("a.1", 5), request("b.2", 3)] });
+  store.add({ engine: "1", requests: [{ id: "b.2", state: "failed" }] });
+  assert.deepEqual(store.requests.map((r) => r.id), ["b.2", "a.1"]);
+  assert.equal(store.request("b.2").state, "failed");
+  assert.equal(store.request("b.2").received, 3);
+  store.add({ engine: "1", spans: [{ step: 7, op: "x" }, { step: 7, op: "y" }], dropped: 4 });
+  assert.equal(store.spansOf(7).length, 2);
+  assert.equal(store.dropped, 4);
+  store.add({ engine: "2", steps: [step(0)] });
+  assert.deepEqual(store.steps.map((s) => s.id), [0]);
+  assert.equal(store.requests.length, 0);
+});
+
+test("what was saved opens to the same records", () => {
+  const store = new Store();
+  store.add({ engine: "1", steps: [step(1), step(2)], requests: [request("a.1", 1)], spans: [{ step: 2, op: "x" }] });
+  const saved = parseRecording(JSON.stringify(store));
+  const again = new Store();
+  again.add(saved.records);
+  assert.deepEqual(again.toJSON(), store.toJSON());
+});
+
+test("what is no recording is refused in words", () => {
+  for (const text of ["{", "[]", "{}", '{"version": 2}', '{"version": 1, "records": {}}', '{"version":1,"records":{"steps":[{}],"requests":[]}}']) {
+    assert.throws(() => parseRecording(text), /recording|JSON/);
+  }
+});
+
+test("events are whole however their bytes are cut", () => {
+  const text = ': hello\n\nevent: records\ndata: {"a":1}\n\ndata: x\r\ndata: y\r\n\r\n';
+  for (let size = 1; size < text.length; size += 1) {
+    const parser = new EventParser();
+    const events = [];
+    for (let i = 0; i < text.length; i += size) events.push(...parser.push(text.slice(i, i + size)));
+    assert.deepEqual(events, [{ event: "records", data: '{"a":1}' }, { event: "message", data: "x\ny" }]);
+  }
+});
+
+test("a request's parts and what is not accounted for are its total", () => {
+  const parts = stages(request("a.1", 10));
+  const { total, ...rest } = parts;
+  assert.ok(Math.abs(total - 520) < 1e-6);
+  assert.ok(Math.abs(Object.values(rest).reduce((a, b) => a + b, 0) - total) < 1e-6);
+  assert.deepEqual(stretches(request("a.1", 10)).map((s) => s.stage), ["tokenize", "queue", "send"]);
+  const waiting = stages({ id: "b.2", state: "queued", received: null, queued: 1, started: null, first_token: null, last_token: null, finished: null, sent: null, tokenize_ms: null, detokenize_ms: null });
+  assert.equal(waiting.total, 0);
+});
+
+test("a step's phases and bytes are its own; null is not 0", () => {
+  const s = step(1);
+  assert.deepEqual(phases(s).map((p) => p.phase), ["wait", "schedule", "forward", "unaccounted"]);
+  assert.equal(wall(s), 13.5);
+  assert.equal(busy(s), 12.5);
+  assert.equal(endOf(s), 1.0125);
+  assert.equal(totalBytes(s), 1.35e6);
+  assert.equal(achieved(s), 0.135);
+  assert.equal(achieved(step(1, { ms: { forward: 0 } })), null);
+});
+
+test("a batch is told by request; texts that are only scored belong to none", () => {
+  const batch = [
+    { request: "a.1", kind: "decode", tokens: 1, context: 9 }, { request: "a.1", kind: "decode", tokens: 1, context: 12 },
+    { request: "b.2", kind: "prefill", tokens: 30, context: 30 }, { request: null, kind: "prefill", tokens: 5, context: 5 },
+  ];
+  assert.deepEqual(byRequest({ batch }), [{ request: "a.1", kind: "decode", tokens: 2, context: 12 }, { request: "b.2", kind: "prefill", tokens: 30, context: 30 }]);
+  assert.equal(kind({ batch }), "mixed");
+  assert.equal(kind({ batch: batch.slice(0, 2) }), "decode");
+  const lanes = stepsByRequest([step(3, { batch })], [0, 10]);
+  assert.deepEqual([...lanes.keys()], ["a.1", "b.2"]);
+  assert.equal(lanes.get("a.1")[0].of, 32);
+});
+
+test("names and colours are of the request's number", () => {
+  assert.equal(shortName("page-12ab.37"), "r37");
+  assert.equal(requestPaint("page-12ab.37"), requestPaint("other.7"));
+  assert.match(requestPaint("<script>"), /^request-\d$/);
+});
+
+test("least times and heats", () => {
+  assert.deepEqual(leastTime(0, 1e9, 10, 100), { ms: 100, by: "memory" });
+  assert.deepEqual(leastTime(1e12, 1, 10, 100), { ms: 10000, by: "arithmetic" });
+  assert.equal(leastTime(1, 1, null, null), null);
+  assert.deepEqual([1, 2, 4, 8, 20, null].map(heat), [0, 1, 2, 3, 4, 0]);
+});
+
+test("the pool is what its events make of it", () => {
+  const events = [
+    step(0, { pages: { taken: [[1, "a"], [2, "a"], [3, "b"]], shared: [], released: [], evicted: [], cached_now: [[1, null, 16], [2, 1, 16]] } }),
+    step(1, { pages: { taken: [], shared: [[1, "c"]], released: [[2, "a"], [1, "a"], [3, "b"]], evicted: [], cached_now: [] } }),
+    step(2, { pages: { taken: [[2, "d"]], shared: [], released: [[1, "c"]], evicted: [2], cached_now: [] } }),
+  ];
+  const after = (id) => replay(events, null, id).pages;
+  assert.deepEqual([...after(0).keys()], [1, 2, 3]);
+  assert.deepEqual([...after(1).get(1).owners], ["c"]);
+  assert.equal(after(1).has(3), false);
+  assert.deepEqual([...after(2).get(2).owners], ["d"]);
+  assert.equal(after(2).get(1).cached, true);
+  const [run] = prefixRuns(replay(events, null, 1), 16);
+  assert.deepEqual([run.pages, run.tokens, run.owners], [[1, 2], 32, ["c"]]);
+});
+
+test("rounds of guessing", () => {
+  const verify = (id, tokens, given) => step(id, {
+    batch: [{ request: "a.1", sequence: 4, kind: "verify", tokens, context: 20 }],
+    tokens: Array.from({ length: given }, (_, i) => ({ request: "a.1", sequence: 4, id: i })),
+  });
+  const rounds = roundsOf([verify(1, 4, 4), verify(2, 4, 1), verify(3, 2, 2)]);
+  assert.deepEqual(rounds.map((r) => [r.drafted, r.accepted]), [[3, 3], [3, 0], [1, 1]]);
+  assert.deepEqual(acceptance(rounds), [2 / 3, 1 / 2, 1 / 2]);
+  assert.deepEqual(roundsOf([verify(1, 4, 4)], "b.2"), []);
+});
+
+test("marks are found by place and walked by direction", () => {
+  const marks = [[0, 0], [20, 0], [40, 0], [20, 20]].map(([x, y], i) => ({ key: i, x, y, w: 10, h: 10 }));
+  assert.equal(hit(marks, 25, 5).key, 1);
+  assert.equal(hit(marks, 15, 5), null);
+  assert.equal(neighbour(marks, marks[0], [1, 0]).key, 1);
+  assert.equal(neighbour(marks, marks[1], [0, 1]).key, 3);
+  assert.equal(neighbour(marks, marks[2], [1, 0]).key, 2);
+});
+
+test("quantiles", () => {
+  assert.equal(quantile([3, 1, 2], 0.5), 2);
+  assert.equal(quantile([], 0.5), null);
+});
