@@ -137,6 +137,8 @@ class Page:
     def begin(self, width: int, height: int) -> None:
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.send(f"{domain}.enable")
+        self.send("Emulation.setFocusEmulationEnabled", enabled=True)
+        self.send("Page.bringToFront")
         self.resize(width, height)
 
     def send(self, method: str, **params: Any) -> dict[str, Any]:

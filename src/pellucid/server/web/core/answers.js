@@ -4,6 +4,7 @@ import { Refused } from "./api.js";
 import { endOf, begin } from "./times.js";
 
 const AGAIN_MS = 700;
+const WHY = "it is another client's, and this server was not started with --show-prompts.";
 
 /** Tokens of a request, put together from every source there is. */
 export class Answers {
@@ -24,14 +25,16 @@ export class Answers {
   of(request) {
     const tokens = fromSteps(this.#app.store.steps, request);
     const own = this.#own.get(request.id.replace(/\.\d+$/, "")) ?? this.#own.get(request.id);
-    const told = this.#mayAsk(request) ? this.#fetched(request) : { why: "it is another client's, and this server was not started with --show-prompts." };
+    const told = this.#mayAsk(request) ? this.#fetched(request) : { why: WHY };
     if (told?.tokens) return { tokens: joined(told.tokens, tokens), texts: true, prompt: told.prompt ?? null, funnel: true };
     if (own) return { tokens: joined(own, tokens), texts: true, prompt: null, funnel: false };
     return { tokens, texts: false, prompt: null, funnel: false, why: told?.why ?? "" };
   }
 
   #mayAsk(request) {
-    return this.#app.recording !== null || this.#app.store.about?.shows_prompts === true || this.#app.owns(request.id);
+    if (this.#app.recording !== null) return true;
+    const { about } = this.#app.store;
+    return Boolean(about?.features?.tokens) && (about.shows_prompts === true || this.#app.owns(request.id));
   }
 
   #fetched(request) {

@@ -3,7 +3,7 @@
 import { el, replace, say } from "./dom.js";
 import { digits } from "./format.js";
 import { requestPaint, shortName } from "./names.js";
-import { download, openRecording } from "./recording.js";
+import { download, readRecording } from "./recording.js";
 
 const STATES = {
   connecting: "connecting", live: "live", paused: "paused", hidden: "paused while the tab is hidden",
@@ -13,6 +13,8 @@ const STATES = {
 /** Fills the bar and the line of what is selected. */
 export class Header {
   #app;
+  /** What was wrong with the last recording that was opened. */
+  #problem = "";
 
   constructor(app, bar, selected, notice) {
     this.#app = app;
@@ -54,7 +56,7 @@ export class Header {
     say(this.dropped, store.dropped ? `${digits(store.dropped)} records dropped` : "");
     say(this.pause, recording !== null ? "Back to live" : state === "paused" ? "Go on" : "Pause");
     this.key.hidden = state !== "locked" && !this.#app.api.key;
-    if (recording === null) this.#tell(["lost", "locked"].includes(state) ? feed.reason : "");
+    this.#tell(this.#problem || (["lost", "locked"].includes(state) ? feed.reason : ""));
     this.#drawChips();
   }
 
@@ -107,6 +109,7 @@ export class Header {
 
   #pauseOrGoOn() {
     const { feed } = this.#app;
+    this.#problem = "";
     if (this.#app.recording !== null) {
       this.#app.recording = null;
       this.#app.store.reset();
@@ -122,13 +125,15 @@ export class Header {
   async open(file) {
     if (!file) return;
     try {
+      const { about, records } = await readRecording(file);
       this.#app.feed.stop();
-      await openRecording(file, this.#app.store);
       this.#app.recording = { name: file.name };
+      this.#app.store.reset(about ?? null);
+      this.#app.store.add(records);
       this.#app.selection.clear();
-      this.#tell("");
+      this.#problem = "";
     } catch (error) {
-      this.#tell(`${file.name}: ${error.message}`);
+      this.#problem = `${file.name}: ${error.message}`;
     }
     this.file.value = "";
     this.#app.changed();
@@ -136,7 +141,8 @@ export class Header {
 
   async #save() {
     const name = `pellucid-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}.json`;
-    if (this.#app.recording === null && this.#app.feed.state === "live") {
+    const { features } = this.#app.store.about ?? {};
+    if (this.#app.recording === null && this.#app.feed.state === "live" && features?.recording) {
       try {
         download(name, await (await this.#app.api.open("/live/recording")).text());
         return;

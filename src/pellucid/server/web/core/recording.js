@@ -20,12 +20,10 @@ export function parseRecording(text) {
   return data;
 }
 
-/** Reads a file and puts it into the store. */
-export async function openRecording(file, store) {
+/** The recording that a file is. Throws an error that says what is wrong with it. */
+export async function readRecording(file) {
   if (file.size > LARGEST) throw new Error(`this file is larger than ${LARGEST / 1e6} MB`);
-  const data = parseRecording(await file.text());
-  store.reset(data.about ?? null);
-  store.add(data.records);
+  return parseRecording(await file.text());
 }
 
 /** Hands the browser a file to keep. */

@@ -18,7 +18,7 @@ export class Frame {
   #figure;
   #mounted;
   #shown = "figure";
-  #written = 0;
+  #written = -Infinity;
   #said = "";
   visible = false;
 
@@ -123,7 +123,7 @@ export class Frame {
   /** Shows one of the three views. */
   show(view) {
     this.#shown = view;
-    this.#written = 0;
+    this.#written = -Infinity;
     for (const button of this.views.children) button.setAttribute("aria-pressed", String(button.dataset.view === view));
     this.body.hidden = view !== "figure";
     this.other.hidden = view === "figure";

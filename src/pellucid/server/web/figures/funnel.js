@@ -34,13 +34,17 @@ export class Funnel {
   }
 
   async #show(host, request, token, sampling) {
+    if (!this.#app.store.about?.features?.funnel) {
+      replace(host, el("p", { class: "quiet" }, "This server keeps no logits to draw again from."));
+      return;
+    }
     replace(host, el("p", { class: "quiet" }, "The logits are looked up …"));
     try {
       const body = { request, index: token.index, ...(sampling ? { sampling } : {}) };
       const told = await this.#app.api.json("/live/funnel", { body });
       replace(host, drawn(told));
     } catch (error) {
-      replace(host, el("p", { class: "quiet" }, error.status === 404 || error.status === 405 ? "This server keeps no logits to draw again from." : error.message));
+      replace(host, el("p", { class: "quiet" }, error.message));
     }
   }
 }

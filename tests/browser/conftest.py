@@ -1,0 +1,91 @@
+"""A real browser, a real server on the default model, and some traffic."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.chrome import Chrome, Page, find_browser
+from tests.model.conftest import smollm2_path  # noqa: F401 - the fixture
+from tests.model.server.conftest import serve
+from tests.python.server.running import Running
+
+SYSTEM = "You answer in plain words, and never invent numbers. " * 12
+QUESTIONS = ("Name three rivers.", "Why is the sky blue?", "What is a cat?", "Say a poem.")
+
+
+@pytest.fixture(scope="session")
+def chrome() -> Iterator[Chrome]:
+    path = find_browser()
+    if path is None:
+        pytest.skip("no Chromium here: `apt install chromium` brings one")
+    browser = Chrome(path)
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="session")
+def served(chrome: Chrome, smollm2_path: Path) -> Iterator[Running]:  # noqa: F811
+    """A server that has answered four requests, which share a beginning."""
+    running, llm = serve(smollm2_path, max_model_len=1024, max_num_seqs=4)
+    threads = [threading.Thread(target=ask, args=(running, i)) for i in range(len(QUESTIONS))]
+    ask(running, 0)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    yield running
+    running.close()
+    llm.close()
+
+
+def ask(running: Running, number: int) -> None:
+    messages = [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": QUESTIONS[number]},
+    ]
+    body = {"messages": messages, "max_tokens": 12 + 6 * number, "seed": number}
+    assert running.post("/v1/chat/completions", body).status_code == 200
+
+
+@pytest.fixture
+def open_page(chrome: Chrome) -> Iterator[Callable[..., Page]]:
+    """Opens a URL in a tab of its own, which closes with the test."""
+    tabs: list[Page] = []
+
+    def start(url: str, width: int = 1280, height: int = 900, **media: str) -> Page:
+        tab = chrome.page(width, height)
+        tabs.append(tab)
+        tab.prefer(prefers_reduced_motion="reduce", **media)
+        tab.goto(url)
+        tab.until("globalThis.pellucid !== undefined")
+        return tab
+
+    yield start
+    for tab in tabs:
+        tab.close()
+
+
+def view(page: Page, name: str) -> dict[str, Any]:
+    """The data that a figure draws."""
+    found: dict[str, Any] = page.run(f"pellucid.view('{name}')")
+    return found
+
+
+def wait_for_records(page: Page) -> None:
+    page.until("pellucid.app.store.steps.length > 0 && pellucid.app.store.about !== null")
+
+
+def place(page: Page, expression: str) -> tuple[float, float]:
+    """The middle of an element, once it is in sight."""
+    x, y = page.run(
+        f"""(() => {{ const element = {expression};
+        element.scrollIntoView({{ block: "center", behavior: "instant" }});
+        const box = element.getBoundingClientRect();
+        return [box.x + box.width / 2, box.y + box.height / 2]; }})()"""
+    )
+    return x, y

@@ -1,0 +1,323 @@
+"""The pages in a real browser, against a real server and against a recording."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.chrome import Page
+from tests.browser.conftest import place, view, wait_for_records
+from tests.python.server.running import Running
+
+FIGURES = (
+    "waterfall", "tokens", "anatomy", "bytes", "roofline", "batch", "pages", "prefix", "memory",
+    "speculation", "capacity", "tokenizer",
+)  # fmt: skip
+AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
+
+Open = Callable[..., Page]
+
+# Whether a figure has put anything down: points of a canvas, shapes, or tokens.
+DRAWN = """(name) => {
+  const body = document.querySelector(`#figure-${name} .body`);
+  const painted = (canvas) => {
+    const copy = new OffscreenCanvas(canvas.width || 1, canvas.height || 1);
+    const pen = copy.getContext("2d", { willReadFrequently: true });
+    if (canvas.width) pen.drawImage(canvas, 0, 0);
+    return pen.getImageData(0, 0, copy.width, copy.height).data.some((v, i) => i % 4 === 3 && v);
+  };
+  return [...body.querySelectorAll("canvas")].some(painted) ||
+    body.querySelectorAll("svg rect, svg circle, svg line, .token").length > 0;
+}"""
+
+
+def show_all(page: Page) -> None:
+    """Brings each figure into sight, until it is drawn and says what is seen."""
+    for name in FIGURES:
+        figure = f"document.getElementById('figure-{name}')"
+        page.run(f"{figure}.scrollIntoView({{block: 'center'}})")
+        page.until(f"{figure}.querySelector('.sentence').textContent.length > 20")
+        if name != "speculation":  # it is off, and says so
+            page.until(f"({DRAWN})('{name}')")
+
+
+def assert_quiet(page: Page, served: Running) -> None:
+    """No complaint, and nothing asked of anybody else."""
+    assert page.errors == []
+    assert page.requests
+    for url in page.requests:
+        assert url.startswith((served.url + "/", "blob:" + served.url)), url
+
+
+@pytest.fixture(scope="module")
+def recording(served: Running, chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the pages save."""
+    page = chrome.page()
+    page.goto(served.url)
+    page.until("globalThis.pellucid !== undefined")
+    wait_for_records(page)
+    path = tmp_path_factory.mktemp("recording") / "saved.json"
+    path.write_text(page.run("JSON.stringify(pellucid.app.store)"))
+    page.close()
+    return path
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_figures_draw_live(served: Running, open_page: Open, scheme: str) -> None:
+    page = open_page(served.url, prefers_color_scheme=scheme)
+    wait_for_records(page)
+    assert page.run("document.documentElement.dataset.theme") == scheme
+    show_all(page)
+    for name in FIGURES:
+        said = page.run(f"document.querySelector('#figure-{name} .sentence').textContent")
+        assert len(said) > 20 and "NaN" not in said and "undefined" not in said, (name, said)
+    assert "Off." in page.run("document.querySelector('#figure-speculation').textContent")
+    assert_quiet(page, served)
+
+
+def test_a_recording_feeds_the_same_figures(
+    served: Running, open_page: Open, recording: Path
+) -> None:
+    live = open_page(served.url)
+    wait_for_records(live)
+    page = open_page(served.url)
+    wait_for_records(page)
+    page.put_file("input[type=file]", recording)
+    page.until("document.querySelector('.state').dataset.state === 'recording'")
+    show_all(page)
+    for name in ("waterfall", "bytes", "batch", "pages", "prefix"):
+        assert view(page, name) == view(live, name), name
+    page.run("document.querySelector('.tools button').click()")
+    page.until("pellucid.app.feed.state === 'live' && pellucid.app.store.steps.length > 0")
+    assert_quiet(page, served)
+
+
+def test_what_is_no_recording_is_said(served: Running, open_page: Open, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"version": 1, "records": 5}')
+    page = open_page(served.url)
+    page.put_file("input[type=file]", bad)
+    page.until("document.querySelector('.notice').textContent.includes('bad.json')")
+    assert page.errors == []
+
+
+def test_numbers_are_those_of_the_records(served: Running, open_page: Open) -> None:
+    page = open_page(served.url)
+    wait_for_records(page)
+    records = served.http.get("/live/records").json()
+    about = served.http.get("/live/about").json()
+    steps = {step["id"]: step for step in records["steps"]}
+    requests = {request["id"]: request for request in records["requests"]}
+    ledger = view(page, "bytes")["steps"]
+    assert ledger
+    for row in ledger:
+        cost = steps[row["id"]]["cost"]
+        assert row["weights_read"] == cost["weights_read"]
+        assert row["kv_read"] == cost["kv_read"]
+        assert row["activations"] == cost["activations_read"] + cost["activations_written"]
+        forward = steps[row["id"]]["ms"]["forward"]
+        assert row["gb_per_s"] == pytest.approx(row["total"] / forward / 1e6)
+    for column in view(page, "batch")["steps"]:
+        assert column["positions"] == sum(i["tokens"] for i in steps[column["id"]]["batch"])
+        assert column["budget"] == about["limits"]["max_num_batched_tokens"]
+    lanes = view(page, "waterfall")["lanes"]
+    assert {lane["id"] for lane in lanes} <= set(requests)
+    for lane in lanes:
+        told = requests[lane["id"]]
+        begun = told["queued"] if told["received"] is None else told["received"]
+        assert lane["begin"] == begun
+        parts = [ms for stage, ms in lane["stages"].items() if stage != "total"]
+        assert sum(parts) == pytest.approx(lane["stages"]["total"], abs=0.01)
+        took_part = [s for s in steps.values() for i in s["batch"] if i["request"] == lane["id"]]
+        assert len(lane["steps"]) == len({s["id"] for s in took_part})
+    last = records["steps"][-1]
+    assert view(page, "pages")["counts"] == {
+        name: last["pages"][name] for name in ("free", "cached", "owned")
+    }
+    weights = sum(tensor["bytes"] for tensor in about["tensors"])
+    assert view(page, "memory")["weights_bytes"] == weights
+    assert view(page, "prefix")["saved_tokens"] == sum(
+        request["cached_tokens"] for request in requests.values()
+    )
+
+
+@pytest.mark.parametrize("name", ["waterfall", "bytes", "batch", "memory", "tokenizer"])
+def test_table_and_json_tell_what_is_drawn(served: Running, open_page: Open, name: str) -> None:
+    page = open_page(served.url)
+    wait_for_records(page)
+    page.until("pellucid.view('tokenizer').benches.length > 0")
+    section = f"document.querySelector('#figure-{name}')"
+    page.run(f"{section}.querySelector('[data-view=json]').click()")
+    text = page.run(f"{section}.querySelector('pre').textContent")
+    assert json.loads(text) == view(page, name)
+    page.run(f"{section}.querySelector('[data-view=table]').click()")
+    rows = page.run(f"{section}.querySelectorAll('tbody tr').length")
+    drawn = {
+        "waterfall": "lanes.length",
+        "bytes": "steps.length",
+        "batch": "steps.length",
+        "memory": "weights.length + 4",
+        "tokenizer": "benches[0].pieces.length",
+    }[name]
+    assert rows == page.run(f"pellucid.view('{name}').{drawn}") > 0
+    page.run(f"{section}.querySelector('[data-view=figure]').click()")
+    assert page.run(f"!{section}.querySelector('.body').hidden")
+    assert page.errors == []
+
+
+def test_one_selection_for_all_and_in_the_address(served: Running, open_page: Open) -> None:
+    page = open_page(served.url)
+    wait_for_records(page)
+    step = view(page, "bytes")["steps"][2]["id"]
+    page.run(f"pellucid.app.selection.set({{ step: {step} }})")
+    assert page.run("location.hash") == f"#step={step}"
+    assert view(page, "anatomy")["step"] == step == view(page, "pages")["step"]
+    assert view(page, "batch")["selected"] == step
+    again = open_page(f"{served.url}/#step={step}")
+    wait_for_records(again)
+    assert view(again, "anatomy")["step"] == step
+    assert f"step {step}" in again.run("document.querySelector('.chips').textContent")
+    again.run("document.querySelector('.chip button').click()")
+    assert again.run("location.hash") in ("", "#")
+    assert page.errors == again.errors == []
+
+
+def test_pointer_click_and_drag(served: Running, open_page: Open) -> None:
+    page = open_page(served.url)
+    wait_for_records(page)
+    show_all(page)
+    canvas = "document.querySelector('#figure-waterfall canvas')"
+    x, y = place(page, canvas)
+    page.until(f"({DRAWN})('waterfall')")
+    page.move(x, y)
+    page.until("!document.querySelector('.tip').hidden")
+    assert page.run("document.querySelector('.tip').textContent.length") > 10
+    page.click(x, y)
+    page.until("pellucid.app.selection.current.request !== null")
+    lit = page.run("pellucid.app.selection.current.request")
+    assert [lane["selected"] for lane in view(page, "waterfall")["lanes"]].count(True) == 1
+    assert lit in {lane["id"] for lane in view(page, "waterfall")["lanes"]}
+    page.run("pellucid.app.selection.clear()")
+    whole = view(page, "waterfall")
+    page.drag(x - 60, y, x + 60)
+    page.until("pellucid.app.selection.current.time !== null")
+    part = view(page, "waterfall")
+    assert whole["from"] < part["from"] < part["to"] < whole["to"]
+    assert len(view(page, "bytes")["steps"]) <= len(whole["lanes"]) * 200
+    assert page.errors == []
+
+
+def test_keys_alone_reach_marks_and_select_them(served: Running, open_page: Open) -> None:
+    page = open_page(served.url)
+    wait_for_records(page)
+    show_all(page)
+    page.run("document.querySelector('#figure-bytes canvas').focus()")
+    page.press("ArrowLeft")
+    page.until("!document.querySelector('.tip').hidden")
+    page.until("document.querySelector('[aria-live=polite].aside').textContent.length > 10")
+    page.press("Enter")
+    page.until("pellucid.app.selection.current.step !== null")
+    first = page.run("pellucid.app.selection.current.step")
+    page.press("ArrowLeft")
+    page.press("Enter")
+    page.until(f"pellucid.app.selection.current.step !== {first}")
+    page.press("Escape")
+    assert page.run("document.querySelector('.tip').hidden")
+    assert page.errors == []
+
+
+def test_the_playground_asks_and_its_request_is_shown(served: Running, open_page: Open) -> None:
+    page = open_page(served.url)
+    wait_for_records(page)
+    hostile = "<img src=x onerror=alert(1)><script>alert(2)</script> Say hello."
+    page.run("document.querySelector('.playground [name=max_tokens]').value = '8'")
+    page.run(f"document.querySelector('.playground textarea').value = {json.dumps(hostile)}")
+    page.run("document.querySelector('.playground form').requestSubmit()")
+    page.until("document.querySelector('.timings dd') !== null")
+    assert hostile in page.run("document.querySelector('.talk').textContent")
+    assert page.run("document.querySelectorAll('.talk img, .talk script').length") == 0
+    page.until("document.querySelector('.said.answer').dataset.paint !== undefined")
+    page.run("document.querySelector('.said.answer button').click()")
+    chosen = page.run("pellucid.app.selection.current.request")
+    assert chosen.startswith("page-")
+    page.until("pellucid.view('tokens').texts === true")
+    shown = view(page, "tokens")
+    answer = page.run("document.querySelector('.said.answer').lastChild.textContent")
+    assert "".join(token.get("text", "") for token in shown["tokens"]).startswith(answer[:8])
+    lane = next(lane for lane in view(page, "waterfall")["lanes"] if lane["id"] == chosen)
+    assert lane["output_tokens"] == 8
+    assert_quiet(page, served)
+
+
+def test_the_tokenizer_bench(served: Running, open_page: Open) -> None:
+    page = open_page(served.url)
+    page.until("pellucid.view('tokenizer').benches.length === 1")
+    bench = "document.querySelector('#figure-tokenizer')"
+    page.run(
+        f"""(() => {{ const text = {bench}.querySelector('textarea');
+        text.value = 'Michael <b>Jordan</b>'; text.dispatchEvent(new Event('input')); }})()"""
+    )
+    page.until("pellucid.view('tokenizer').text.startsWith('Michael')")
+    ids = [piece["id"] for piece in view(page, "tokenizer")["benches"][0]["pieces"]]
+    told = served.post("/tokenize", {"prompt": "Michael <b>Jordan</b>"}).json()
+    assert ids == told["tokens"]
+    page.run(f"{bench}.scrollIntoView({{block: 'center'}})")
+    page.until(f"{bench}.querySelector('.token') !== null")
+    page.run(f"{bench}.querySelector('.token').click()")
+    page.until(f"{bench}.querySelector('.merges li') !== null")
+    page.run(
+        f"""(() => {{ const other = {bench}.querySelector('select');
+        other.value = 'bytes'; other.dispatchEvent(new Event('change')); }})()"""
+    )
+    page.until("pellucid.view('tokenizer').benches.length === 2")
+    assert len(view(page, "tokenizer")["benches"][1]["pieces"]) == len("Michael <b>Jordan</b>")
+    assert_quiet(page, served)
+
+
+@pytest.mark.parametrize("width", [390, 360])
+def test_nothing_is_cut_off_on_a_phone(served: Running, open_page: Open, width: int) -> None:
+    page = open_page(served.url, width, 800)
+    page.resize(width, 800, mobile=True)
+    wait_for_records(page)
+    show_all(page)
+    assert page.run("document.documentElement.scrollWidth") <= width
+    assert page.errors == []
+
+
+def test_a_server_with_keys_asks_for_one(served: Running, open_page: Open) -> None:
+    locked = Running(served.client, api_keys=("key-a",))
+    try:
+        page = open_page(locked.url)
+        page.until("document.querySelector('.state').dataset.state === 'locked'")
+        field = "document.querySelector('.tools input[type=password]')"
+        assert page.run(f"!{field}.hidden")
+        page.run(f"{field}.value = 'key-a'; {field}.dispatchEvent(new Event('change'))")
+        page.until("pellucid.app.feed.state === 'live'")
+        assert "key-a" not in page.run("location.href")
+    finally:
+        locked.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(served: Running, open_page: Open, scheme: str) -> None:
+    if not AXE.is_file():
+        pytest.skip("axe-core is not here: `npm install` in tests/browser brings it")
+    page = open_page(served.url, prefers_color_scheme=scheme)
+    wait_for_records(page)
+    show_all(page)
+    page.run("pellucid.app.feed.stop()")
+    page.run("document.querySelector('#figure-bytes [data-view=table]').click()")
+    page.run("document.querySelector('#figure-batch [data-view=json]').click()")
+    page.run("document.querySelector('.playground details').open = true")
+    page.run("pellucid.app.selection.set({ step: pellucid.app.store.steps.at(-1).id })")
+    page.send("Page.setBypassCSP", enabled=True)
+    page.run(AXE.read_text() + "; undefined")
+    found = page.run(
+        """axe.run(document).then(({ violations }) => violations.map((v) =>
+        `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => n.target).join(" | ")}`))"""
+    )
+    assert found == []
