@@ -4,6 +4,7 @@
 #   make run PROMPT="..." MODEL=smollm2-135m BACKEND=reference
 #   make test                     every check, then every test
 #   make test-python | test-native | test-model
+#   make test-browser             the pages in a headless Chromium, where there is one
 #   make sanitize                 the native tests under AddressSanitizer, UBSan and ThreadSanitizer
 #   make lint | clean
 
@@ -29,7 +30,7 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find native -type f 2>/dev
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 REQUIREMENTS := $(BIN)/python tools/requirements.py
 
-.PHONY: help run install lint test test-python test-native test-model sanitize clean
+.PHONY: help run install lint test test-python test-native test-model test-browser sanitize clean
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -73,10 +74,18 @@ test: lint
 test-python test-native test-model: test-%: $(VENV)/installed $(VENV)/installed-test
 	$(BIN)/pytest -n $(JOBS) tests/$* $(PYTEST_ARGS)
 
+# axe-core, where npm can fetch it: without it that one test is skipped.
+test-browser: $(VENV)/installed $(VENV)/installed-test
+	@if command -v npm >/dev/null; then \
+		npm install --silent --no-audit --no-fund --prefix tests/browser || echo "axe-core was not fetched"; \
+	fi
+	$(BIN)/pytest tests/browser $(PYTEST_ARGS)
+
 # Two builds of their own under build/sanitize, kept for the next time.
 sanitize: $(VENV)/installed $(VENV)/installed-test
 	@sh tools/sanitize.sh $(VENV)
 
 clean:
+	rm -rf tests/browser/node_modules
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +

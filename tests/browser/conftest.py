@@ -80,12 +80,18 @@ def wait_for_records(page: Page) -> None:
     page.until("pellucid.app.store.steps.length > 0 && pellucid.app.store.about !== null")
 
 
+def settle(page: Page) -> None:
+    """Waits until what was scrolled has told so, and was drawn."""
+    frame = "new Promise((done) => requestAnimationFrame(done))"
+    page.run(f"{frame}.then(() => {frame}).then(() => {frame}).then(() => true)")
+
+
 def place(page: Page, expression: str) -> tuple[float, float]:
     """The middle of an element, once it is in sight."""
+    page.run(f"{expression}.scrollIntoView({{ block: 'center', behavior: 'instant' }})")
+    settle(page)
     x, y = page.run(
-        f"""(() => {{ const element = {expression};
-        element.scrollIntoView({{ block: "center", behavior: "instant" }});
-        const box = element.getBoundingClientRect();
+        f"""(() => {{ const box = {expression}.getBoundingClientRect();
         return [box.x + box.width / 2, box.y + box.height / 2]; }})()"""
     )
     return x, y

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.browser.chrome import Page
-from tests.browser.conftest import place, view, wait_for_records
+from tests.browser.conftest import place, settle, view, wait_for_records
 from tests.python.server.running import Running
 
 FIGURES = (
@@ -216,6 +216,7 @@ def test_keys_alone_reach_marks_and_select_them(served: Running, open_page: Open
     wait_for_records(page)
     show_all(page)
     page.run("document.querySelector('#figure-bytes canvas').focus()")
+    settle(page)
     page.press("ArrowLeft")
     page.until("!document.querySelector('.tip').hidden")
     page.until("document.querySelector('[aria-live=polite].aside').textContent.length > 10")
@@ -255,6 +256,8 @@ def test_the_playground_asks_and_its_request_is_shown(served: Running, open_page
 
 def test_the_tokenizer_bench(served: Running, open_page: Open) -> None:
     page = open_page(served.url)
+    wait_for_records(page)
+    show_all(page)  # what is above has its height, so that nothing moves any more
     page.until("pellucid.view('tokenizer').benches.length === 1")
     bench = "document.querySelector('#figure-tokenizer')"
     page.run(

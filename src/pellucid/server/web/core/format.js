@@ -56,7 +56,12 @@ export function count(value) {
   return digits(value);
 }
 
-export const percent = (share) => (Number.isFinite(share) ? `${digits(100 * share, 2)} %` : "–");
+/** A share; one that is not quite all is never written as all. */
+export function percent(share) {
+  if (!Number.isFinite(share)) return "–";
+  const value = 100 * share;
+  return value > 99.5 && value < 100 ? `${Math.min(99.99, value).toFixed(2)} %` : `${digits(value, 2)} %`;
+}
 
 /** `n` of a thing, with its plural. */
 export const plural = (n, one, many = `${one}s`) => `${digits(n)} ${n === 1 ? one : many}`;

@@ -140,14 +140,14 @@ function axes(x, y, width, height) {
   return svg("g", { aria: { hidden: "true" } },
     x.ticks().map((t) => [
       svg("line", { class: "grid", x1: x(t), x2: x(t), y1: 10, y2: bottom }),
-      svg("text", { x: x(t), y: bottom + 14, "text-anchor": "middle" }, digits(t)),
+      svg("text", { x: x(t), y: bottom + 14, "text-anchor": t === x.domain[1] ? "end" : "middle" }, digits(t)),
     ]),
     y.ticks().map((t) => [
       svg("line", { class: "grid", x1: 52, x2: width - 12, y1: y(t), y2: y(t) }),
       svg("text", { x: 46, y: y(t) + 4, "text-anchor": "end" }, digits(t)),
     ]),
     svg("text", { x: width - 12, y: height - 4, "text-anchor": "end" }, "operations per byte"),
-    svg("text", { x: 0, y: 8 }, "Gop/s"));
+    svg("text", { x: 58, y: 8 }, "Gop/s"));
 }
 
 function roofLines({ gb_per_s: bandwidth, gops_int8: int8, gflops_f32: f32 }, x, y) {

@@ -120,7 +120,7 @@ function draw(plot, app, view, width) {
 function laneMarks(app, lane, i, x, width) {
   const y = i * LANE + 4;
   const marks = [{
-    key: `lane ${lane.id}`, x: 0, y, w: width, h: BAR, over: { request: lane.id },
+    key: `lane ${lane.id}`, x: 0, y: i * LANE, w: width, h: LANE, over: { request: lane.id },
     choose: () => app.selection.toggle({ request: lane.id }), tip: () => laneTip(lane),
   }];
   for (const part of lane.stretches) {
