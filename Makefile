@@ -6,6 +6,7 @@
 #   make test-python | test-native | test-model
 #   make test-browser             the pages in a headless Chromium, where there is one
 #   make sanitize                 the native tests under AddressSanitizer, UBSan and ThreadSanitizer
+#   make docs                     the guide as plain files in build/docs, its figures recorded
 #   make lint | clean
 
 .DELETE_ON_ERROR:
@@ -30,7 +31,7 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find native -type f 2>/dev
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 REQUIREMENTS := $(BIN)/python tools/requirements.py
 
-.PHONY: help run install lint test test-python test-native test-model test-browser sanitize clean
+.PHONY: help run install lint test test-python test-native test-model test-browser sanitize docs clean
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -84,6 +85,9 @@ test-browser: $(VENV)/installed $(VENV)/installed-test
 # Two builds of their own under build/sanitize, kept for the next time.
 sanitize: $(VENV)/installed $(VENV)/installed-test
 	@sh tools/sanitize.sh $(VENV)
+
+docs: $(VENV)/installed
+	@$(BIN)/python tools/build_guide.py build/docs "$$MODEL"
 
 clean:
 	rm -rf tests/browser/node_modules

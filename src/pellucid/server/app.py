@@ -16,6 +16,7 @@ from pellucid import __version__
 from pellucid.engine.client import EngineClient
 from pellucid.server.errors import ApiError, api_error_of
 from pellucid.server.guard import Guard, Watcher
+from pellucid.server.guide import routes as guide
 from pellucid.server.live import routes as live
 from pellucid.server.live.hub import Hub
 from pellucid.server.metrics import Metrics
@@ -64,6 +65,10 @@ _ROUTES: Final[tuple[tuple[str, str, Endpoint], ...]] = (
     ("GET", "/live/feed", live.feed),
     ("GET", "/", index),
     ("GET", "/web/{path:path}", asset),
+    ("GET", "/guide", guide.guide),
+    ("GET", "/guide/{name}", guide.guide),
+    ("GET", "/guide/assets/{path:path}", guide.asset),
+    ("POST", "/guide/look", guide.look),
 )
 
 
@@ -106,6 +111,7 @@ def create_app(
         },
     )
     app.state.service = Service(guard, settings)
+    app.state.guide = guide.Guide(app.state.service)
     app.state.guard = guard
     app.state.metrics = metrics
     app.state.hub = hub = Hub(guard)

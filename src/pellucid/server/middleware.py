@@ -19,6 +19,10 @@ OPEN_PATHS: Final = frozenset({"/health", "/"})
 OPEN_PREFIX: Final = "/web/"
 """Answered without a key: whether the engine is well, and pages that hold nothing of anyone's."""
 
+GUIDE: Final = "/guide"
+LOOK: Final = "/guide/look"
+"""The guide is read without a key; what its figures ask for needs one."""
+
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -111,7 +115,9 @@ class BodyLimit:
 
 
 def _is_open(path: str) -> bool:
-    return path in OPEN_PATHS or path.startswith(OPEN_PREFIX)
+    of_the_guide = path == GUIDE or path.startswith(f"{GUIDE}/")
+    of_pages = path in OPEN_PATHS or path.startswith(OPEN_PREFIX)
+    return of_pages or (of_the_guide and path != LOOK)
 
 
 def _key_given(headers: Headers) -> str:

@@ -57,6 +57,8 @@ class Observed:
             return path
         if path.startswith("/web/"):
             return "/web/{path}"
+        if path.startswith("/guide/"):
+            return "/guide/{name}"
         return "/v1/models/{name}" if path.startswith("/v1/models/") else "other"
 
     def _say(self, scope: Scope, status: int, seconds: float) -> None:

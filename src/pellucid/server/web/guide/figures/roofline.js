@@ -1,0 +1,59 @@
+// The roofline: what bounds a step, and what a batch does about it.
+
+import { replace, svg } from "../../core/dom.js";
+import { ask, numbers } from "../ask.js";
+import { label, picture, scale } from "../draw.js";
+import { choice, frame, slider } from "../frame.js";
+
+const MACHINES = {
+  laptop: { name: "a laptop, 60 GB/s and 2 T operations/s", read: 60e9, operations: 2e12 },
+  h100: { name: "NVIDIA H100, 3350 GB/s and 1979 T operations/s", read: 3350e9, operations: 1979e12 },
+};
+
+export function roofline(host) {
+  const figure = frame(host, "Is a step bound by memory or by arithmetic?", "computed");
+  const machines = { ...MACHINES };
+  const where = choice("On", Object.entries(machines).map(([key, one]) => [key, one.name]), () => draw());
+  const batch = slider("Sequences in the step", { min: 0, max: 10, value: 0, shown: (v) => String(2 ** v) }, () => draw());
+  const context = slider("Context of each", { min: 0, max: 13, value: 8, shown: (v) => `${2 ** v} tokens` }, () => draw());
+  figure.controls.append(where.element, batch.element, context.element);
+  const draw = () => {
+    const machine = machines[where.field.value];
+    const step = stepOf(numbers, 2 ** batch.value, 2 ** context.value);
+    const found = bound(step, machine);
+    replace(figure.picture, chart(machine, found));
+    figure.say(`${(step.bytes / 1e6).toFixed(0)} MB and ${(step.operations / 1e9).toFixed(2)} G operations: ${found.intensity.toFixed(1)} operations a byte, and the ridge is at ${found.ridge.toFixed(0)}. So it is bound by ${found.by}: at least ${(1000 * found.seconds).toPrecision(3)} ms, at most ${(2 ** batch.value / found.seconds).toFixed(0)} tokens a second together.`);
+  };
+  draw();
+  ask("/live/about").then(({ machine }) => {
+    if (!machine?.peak_gb_per_s) return;
+    const read = machine.peak_gb_per_s * 1e9, operations = machine.peak_gops_int8 * 1e9;
+    machines.here = { name: `this server's machine, measured: ${machine.peak_gb_per_s.toFixed(0)} GB/s`, read, operations };
+    where.field.prepend(new Option(machines.here.name, "here"));
+    where.field.value = "here";
+    draw();
+  }).catch(() => {}); // a server without records, or a key that is not given: the machines above stay
+}
+
+/** The least that a step of decode moves and computes, for `batch` sequences of `context` positions. */
+export function stepOf(model, batch, context) {
+  const perToken = model.operations + 4 * model.layers * model.heads * model.head_size * context;
+  return { operations: batch * perToken, bytes: model.weight_bytes + batch * context * model.kv_bytes };
+}
+
+export function bound({ operations, bytes }, machine) {
+  const memory = bytes / machine.read, arithmetic = operations / machine.operations;
+  return { intensity: operations / bytes, ridge: machine.operations / machine.read, seconds: Math.max(memory, arithmetic), by: memory >= arithmetic ? "memory" : "arithmetic", rate: operations / Math.max(memory, arithmetic) };
+}
+
+function chart(machine, found) {
+  const across = scale(0.5, 4096, 60, 610, true), down = scale(machine.operations / 3000, machine.operations * 2, 220, 14, true);
+  const at = (x) => Math.min(machine.operations, x * machine.read);
+  const points = [0.5, found.ridge, 4096].map((x) => `${across(x).toFixed(1)},${Math.min(225, down(at(x))).toFixed(1)}`).join(" ");
+  const ticks = [1, 10, 100, 1000].map((x) => [svg("line", { x1: across(x), x2: across(x), y1: 14, y2: 224, class: "grid" }), label(across(x), 240, String(x), { "text-anchor": "middle" })]);
+  return picture(620, 262, "Roofline: operations a second against operations a byte", ticks,
+    svg("polyline", { points, class: "curve" }),
+    svg("circle", { cx: across(found.intensity), cy: down(found.rate), r: 7, class: "dot" }),
+    label(340, 258, "operations a byte", { "text-anchor": "middle" }), label(64, 12, "operations a second, at most"),
+    label(across(found.ridge), down(machine.operations) - 6, "ridge", { "text-anchor": "middle" }));
+}

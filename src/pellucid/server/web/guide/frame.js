@@ -1,0 +1,74 @@
+// A figure's frame: its question, where its numbers come from, its controls, its picture, and a line of words.
+
+import { el, replace } from "../core/dom.js";
+import { recorded } from "./ask.js";
+
+const SAYS = {
+  live: "asked of the engine that serves this page",
+  computed: "computed in this page with the model's numbers",
+  simulated: "simulated in this page",
+};
+
+/** `{element, controls, picture, say(text), fail(error), busy(work)}` of a figure that asks `question`. */
+export function frame(host, question, mark) {
+  const controls = el("div", { class: "controls" });
+  const picture = el("div", { class: "picture" });
+  const words = el("p", { class: "words", role: "status" });
+  const from = mark === "live" && recorded ? `recorded with ${recorded.model}, ${recorded.at}` : SAYS[mark];
+  const title = el("figcaption", {}, el("strong", {}, question), " ", el("span", { class: "mark-of" }, from));
+  const element = el("figure", { class: "live" }, title, controls, picture, words);
+  replace(host, element);
+  const say = (text) => {
+    words.classList.remove("bad");
+    words.textContent = text;
+  };
+  const fail = (error) => {
+    words.classList.add("bad");
+    words.textContent = error.message;
+  };
+  /** Runs `work` while the figure says that it waits. */
+  const busy = async (work) => {
+    element.setAttribute("aria-busy", "true");
+    try {
+      await work();
+    } catch (error) {
+      if (error.name !== "AbortError") fail(error);
+    }
+    element.removeAttribute("aria-busy");
+  };
+  return { element, controls, picture, say, fail, busy };
+}
+
+/** A text to ask with; in a copy it cannot be changed. `changed(text)` is called a moment after the last key. */
+export function textField(label, value, changed, { rows = 1, wait = 350 } = {}) {
+  const field = el(rows > 1 ? "textarea" : "input", { rows, type: rows > 1 ? null : "text", spellcheck: "false", disabled: recorded !== null });
+  field.value = value;
+  let timer = null;
+  field.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => changed(field.value), wait);
+  });
+  return { element: el("label", { class: "wide" }, label, field), field };
+}
+
+/** A number between two ends, shown beside its slider by `shown`. */
+export function slider(label, { min, max, step = 1, value, shown = String }, changed) {
+  const out = el("output", {}, shown(value));
+  const field = el("input", { type: "range", min, max, step });
+  field.value = value;
+  field.addEventListener("input", () => {
+    out.textContent = shown(Number(field.value));
+    changed(Number(field.value));
+  });
+  return { element: el("label", {}, label, field, out), get value() { return Number(field.value); } };
+}
+
+export function choice(label, options, changed) {
+  const field = el("select", {}, options.map(([value, text]) => el("option", { value }, text)));
+  field.addEventListener("change", () => changed(field.value));
+  return { element: el("label", {}, label, field), field };
+}
+
+export function button(text, act, props = {}) {
+  return el("button", { type: "button", on: { click: act }, ...props }, text);
+}

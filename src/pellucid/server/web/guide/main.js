@@ -1,0 +1,53 @@
+// The guide: its figures by their names, the theme, and the key where the server asks for one.
+
+import { el } from "../core/dom.js";
+import { Theme } from "../core/theme.js";
+import { api, recorded } from "./ask.js";
+import { attention } from "./figures/attention.js";
+import { batching } from "./figures/batching.js";
+import { kvCache } from "./figures/kv.js";
+import { layers } from "./figures/layers.js";
+import { life } from "./figures/life.js";
+import { pages } from "./figures/pages.js";
+import { phases } from "./figures/phases.js";
+import { positions } from "./figures/positions.js";
+import { quantisation } from "./figures/quantisation.js";
+import { roofline } from "./figures/roofline.js";
+import { sampling } from "./figures/sampling.js";
+import { serving } from "./figures/serving.js";
+import { speculation } from "./figures/speculation.js";
+import { tokens } from "./figures/tokens.js";
+
+const FIGURES = {
+  attention, batching, "kv-cache": kvCache, layers, life, pages, phases, positions, quantisation, roofline, sampling,
+  serving, speculation, tokens,
+};
+
+/** `<pellucid-figure name="attention">`: drawn when it comes near the window, so that a page asks for little. */
+class PellucidFigure extends HTMLElement {
+  connectedCallback() {
+    const draw = FIGURES[this.getAttribute("name")];
+    if (!draw) return;
+    const seen = new IntersectionObserver((entries) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      seen.disconnect();
+      draw(this);
+    }, { rootMargin: "300px" });
+    seen.observe(this);
+  }
+}
+
+const theme = new Theme();
+const modes = { auto: "Light as the system", light: "Light", dark: "Dark" };
+const select = el("select", { aria: { label: "Theme" } }, Object.entries(modes).map(([value, text]) => el("option", { value }, text)));
+select.value = theme.mode;
+select.addEventListener("change", () => theme.set(select.value));
+const tools = document.querySelector(".tools");
+tools.append(select);
+if (!recorded) {
+  const key = el("input", { type: "password", placeholder: "API key, if one is asked for", autocomplete: "off", aria: { label: "API key" } });
+  key.value = api.key;
+  key.addEventListener("change", () => (api.key = key.value));
+  tools.append(el("form", { on: { submit: (event) => event.preventDefault() } }, key)); // a form, so that browsers know what it is
+}
+customElements.define("pellucid-figure", PellucidFigure);
