@@ -1,0 +1,143 @@
+"""The guide as it is served: every chapter, its figures, its numbers, and what its figures ask."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pellucid.server.guide.chapters import CHAPTERS, chapters
+from pellucid.server.guide.markdown import render
+from pellucid.server.guide.numbers import in_words, model_numbers
+from tests.python.server.fake import FakeClient
+from tests.python.server.running import Running
+
+WEB = CHAPTERS.parent.parent / "web" / "guide"
+
+
+def figures() -> set[str]:
+    """The names that main.js knows."""
+    listed = re.search(r"const FIGURES = \{(.*?)\};", (WEB / "main.js").read_text(), re.DOTALL)
+    assert listed is not None
+    pairs = re.findall(r'"([a-z-]+)": \w+|(\w+)', listed[1])
+    return {quoted or plain for quoted, plain in pairs}
+
+
+def test_there_are_fourteen_chapters_in_order_and_an_hour_to_read() -> None:
+    assert [chapter.number for chapter in chapters().values()] == list(range(1, 15))
+    assert 40 <= sum(chapter.minutes for chapter in chapters().values()) <= 60
+
+
+@pytest.mark.parametrize("name", chapters())
+def test_each_chapter_is_served_with_a_figure_and_its_papers(server: Running, name: str) -> None:
+    answer = server.http.get(f"/guide/{name}")
+    assert answer.status_code == 200
+    html = answer.text
+    shown = re.findall(r'<pellucid-figure name="([a-z-]+)">', html)
+    assert shown
+    assert set(shown) <= figures()
+    assert "<h2>Papers</h2>" in html
+    assert "{{" not in html
+    assert "$" not in html.split("<main")[1]
+    # Nothing comes from elsewhere, nothing is written into the page that its policy forbids.
+    assert not re.search(r'(src|href)="(https?:)?//', html)
+    assert not re.search(r"\sstyle=|\son\w+=|<script(?![^>]*(src=|application/json))", html)
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_every_figure_is_in_some_chapter() -> None:
+    shown = {
+        name
+        for chapter in chapters().values()
+        for name in re.findall(r'<pellucid-figure name="([a-z-]+)">', chapter.source)
+    }
+    assert shown == figures()
+
+
+def test_the_contents_list_every_chapter(server: Running) -> None:
+    html = server.http.get("/guide").text
+    assert re.findall(r'<li><a href="/guide/([a-z-]+)"', html) == list(chapters())
+
+
+def test_the_numbers_are_those_of_the_model_that_runs(server: Running, tiny_path: Path) -> None:
+    numbers = model_numbers(tiny_path, "tiny")
+    assert numbers["kv_bytes"] == 2 * 2 * 2 * 8 * 2
+    html = server.http.get("/guide/the-kv-cache").text
+    assert "<mn>2</mn><mo>×</mo><mn>2</mn><mo>×</mo><mn>2</mn><mo>×</mo><mn>8</mn>" in html
+    data = re.search(r'id="numbers">(.*?)</script>', html)
+    assert data is not None
+    assert json.loads(data[1]) == json.loads(json.dumps(numbers))
+    for chapter in chapters().values():  # every number that is written is known
+        render(chapter.source, in_words(numbers))
+
+
+def test_links_of_the_chapters_lead_somewhere() -> None:
+    for chapter in chapters().values():
+        for link in re.findall(r"\]\(([^)]+)\)", chapter.source):
+            assert link.startswith(("assets/", "/guide")), f"{chapter.name}: {link}"
+
+
+@pytest.mark.parametrize("path", ["/guide/nothing", "/guide/assets/none.mp4", "/guide/assets/../x"])
+def test_what_is_not_there(server: Running, path: str) -> None:
+    answer = server.http.get(path)
+    assert answer.status_code == 404
+    assert "error" in answer.json()
+
+
+# What figures ask
+
+
+def test_a_look_inside(server: Running) -> None:
+    seen = server.post("/guide/look", {"prompt": "hello"}).json()
+    n = len(seen["tokens"])
+    assert "".join(token["text"] for token in seen["tokens"]) == "hello"
+    assert len(seen["lens"]) == seen["layers"] + 1 == 3
+    assert all(row == sorted(row, key=lambda one: -one["p"]) for row in seen["lens"])
+    for head in seen["heads"]:
+        for i, row in enumerate(head):
+            assert sum(row) == pytest.approx(1, abs=1e-3 * n)
+            assert not any(row[i + 1 :])
+    again = server.post("/guide/look", {"prompt": "hello", "layer": 0}).json()
+    assert again["layer"] == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"prompt": ""},
+        {"prompt": "x" * 200},
+        {"prompt": "he", "layer": 2},
+        {"prompt": "he", "layer": -1},
+        {"prompt": 3},
+        {},
+        {"prompt": "he", "more": 1},
+    ],
+)
+def test_a_look_that_is_refused(server: Running, body: object) -> None:
+    answer = server.post("/guide/look", body)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["message"]
+
+
+def test_the_guide_is_read_without_a_key_and_looks_need_one(
+    make_fake: Callable[..., FakeClient], serve: Callable[..., Running]
+) -> None:
+    locked = serve(make_fake(), api_keys=("secret",))
+    assert locked.http.get("/guide").status_code == 200
+    assert locked.http.get("/guide/tokens").status_code == 200
+    assert locked.post("/guide/look", {"prompt": "he"}).status_code == 401
+    key = {"Authorization": "Bearer secret"}
+    assert locked.post("/guide/look", {"prompt": "he"}, headers=key).status_code == 200
+
+
+def test_a_server_that_nobody_reads_the_guide_of_pays_nothing_for_it() -> None:
+    code = (
+        "import sys, pellucid.server.app\n"
+        "assert not {'markdown_it', 'pellucid.explain.inside'} & set(sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
