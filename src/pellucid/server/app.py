@@ -65,8 +65,8 @@ _ROUTES: Final[tuple[tuple[str, str, Endpoint], ...]] = (
     ("GET", "/live/feed", live.feed),
     ("GET", "/", index),
     ("GET", "/web/{path:path}", asset),
-    ("GET", "/guide", guide.guide),
-    ("GET", "/guide/{name}", guide.guide),
+    ("GET", "/guide", guide.page),
+    ("GET", "/guide/{name}", guide.page),
     ("GET", "/guide/assets/{path:path}", guide.asset),
     ("POST", "/guide/look", guide.look),
 )

@@ -83,7 +83,7 @@ class Guide:
         return self._pages[name]
 
 
-async def guide(request: Request) -> Response:
+async def page(request: Request) -> Response:
     """The contents, or the chapter that is named."""
     found: Guide = request.app.state.guide
     name = str(request.path_params.get("name", ""))
