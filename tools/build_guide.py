@@ -37,12 +37,12 @@ _LINKS = (
 )
 
 
-def main(out: Path, model: str) -> None:
-    with served(model) as server:
-        kept = recorded(server, model)
-        pages = {"index": server.text("/guide")}
-        names = re.findall(r'href="/guide/([a-z-]+)"', pages["index"])
-        pages |= {name: server.text(f"/guide/{name}") for name in names}
+def write(server: Server, model: str, out: Path) -> int:
+    """The guide of a running server as files under `out`, which is made anew; how many chapters."""
+    kept = recorded(server, model)
+    pages = {"index": server.text("/guide")}
+    names = re.findall(r'<li><a href="/guide/([a-z-]+)"', pages["index"])
+    pages |= {name: server.text(f"/guide/{name}") for name in names}
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     for name, page in pages.items():
@@ -51,10 +51,10 @@ def main(out: Path, model: str) -> None:
     for name in ("base.css", "icon.svg", "guide/guide.css"):
         (out / "web" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(WEB / name, out / "web" / name)
-    chapters = WEB.parent / "guide" / "chapters" / "assets"
-    if chapters.is_dir():
-        shutil.copytree(chapters, out / "assets")
-    print(f"{out / 'index.html'}: {len(names)} chapters")
+    assets = WEB.parent / "guide" / "chapters" / "assets"
+    if assets.is_dir():
+        shutil.copytree(assets, out / "assets")
+    return len(names)
 
 
 class Server:
@@ -203,6 +203,12 @@ def _scope(path: Path, order: list[Path]) -> str:
     return (
         f"const module{number} = (() => {{\n{body}\nreturn {{ {', '.join(exported)} }};\n}})();\n"
     )
+
+
+def main(out: Path, model: str) -> None:
+    with served(model) as server:
+        chapters = write(server, model, out)
+    print(f"{out / 'index.html'}: {chapters} chapters")
 
 
 if __name__ == "__main__":

@@ -51,3 +51,6 @@ if (!recorded) {
   tools.append(el("form", { on: { submit: (event) => event.preventDefault() } }, key)); // a form, so that browsers know what it is
 }
 customElements.define("pellucid-figure", PellucidFigure);
+
+// For whoever looks behind the page, tests among them.
+globalThis.pellucid = { guide: Object.keys(FIGURES), recorded };

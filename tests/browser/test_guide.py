@@ -1,0 +1,180 @@
+"""The guide in a real browser: every figure against a real server, and as plain files."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from pellucid.server.guide.chapters import chapters
+from tests.browser.chrome import Page
+from tests.browser.conftest import place
+from tests.python.server.running import Running
+
+Open = Callable[..., Page]
+TOOL = Path(__file__).parent.parent.parent / "tools" / "build_guide.py"
+AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
+
+# What each chapter's figure says once it is drawn, and that it needed a moment of the engine for.
+SAYS = {
+    "life-of-a-token": "row of characters",
+    "tokens": "tokens of 49,152",
+    "embeddings-and-positions": "Distance 4",
+    "attention": "takes most from",
+    "mlp-and-residuals": "likeliest after the last layer",
+    "logits-and-sampling": "of the 20 likeliest",
+    "prefill-and-decode": "First token:",
+    "compute-bound-and-memory-bound": "bound by memory",
+    "the-kv-cache": "% of the weights",
+    "pages": "A pool of 16 pages",
+    "batching": "",
+    "quantisation": "16 levels",
+    "speculation": "Pays",
+    "serving": "At 60 %",
+}
+WORDS = "(document.querySelector('figure.live .words')?.textContent ?? '')"
+
+
+def drawn(page: Page, says: str) -> str:
+    """What the figure says, once that is what it says."""
+    page.run("document.querySelector('pellucid-figure').scrollIntoView()")
+    page.until("document.querySelector('figure.live') !== null")
+    return str(page.until(f"{WORDS}.includes({says!r}) && ({WORDS} || ' ')"))
+
+
+def button(text: str) -> str:
+    """The figure's button that says `text`."""
+    return (
+        "[...document.querySelectorAll('figure.live button')]"
+        f".find((b) => b.textContent === {text!r})"
+    )
+
+
+def press(page: Page, text: str) -> None:
+    page.click(*place(page, button(text)))
+
+
+def test_there_is_something_to_say_of_every_chapter() -> None:
+    assert list(SAYS) == list(chapters())
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_the_figure_of_each_chapter_draws_on_a_desk_and_on_a_phone(
+    served: Running, open_page: Open, name: str
+) -> None:
+    page = open_page(f"{served.url}/guide/{name}")
+    drawn(page, SAYS[name])
+    assert page.errors == []
+    assert all(url.startswith(served.url) for url in page.requests)
+    page.resize(360, 740)
+    page.until("innerWidth === 360")
+    assert page.run("document.documentElement.scrollWidth") <= 360
+
+
+def test_what_the_attention_figure_shows_is_what_the_server_said(
+    served: Running, open_page: Open
+) -> None:
+    page = open_page(f"{served.url}/guide/attention")
+    drawn(page, "takes most from")
+    body = {"prompt": "Michael Jordan played the sport of"}
+    seen = served.post("/guide/look", body).json()
+    shown = page.run(
+        "[...document.querySelectorAll('.beside .bar-value')].map((n) => n.textContent)"
+    )
+    assert shown == [f"{100 * weight:.1f} %" for weight in seen["heads"][seen["head"]][-1]]
+    assert page.run("document.querySelectorAll('.heat tbody td').length") == len(shown) ** 2
+
+
+def test_an_animation_waits_steps_both_ways_and_does_not_play_for_who_wants_none(
+    served: Running, open_page: Open
+) -> None:
+    page = open_page(f"{served.url}/guide/pages")
+    drawn(page, "A pool of 16 pages")
+    owned = "document.querySelectorAll('.cell.owned').length"
+    assert page.run(owned) == 0
+    press(page, "Step ▶")
+    assert page.run(owned) == 3
+    press(page, "◀ Step")
+    assert page.run(owned) == 0
+    hidden = f"{button('Play')}.hidden"
+    assert page.run(hidden) is True
+    page.prefer(prefers_reduced_motion="no-preference")
+    page.until(f"!{hidden}")
+
+
+def test_one_figure_asks_what_is_typed(served: Running, open_page: Open) -> None:
+    page = open_page(f"{served.url}/guide/tokens")
+    drawn(page, "tokens of 49,152")
+    page.run(
+        "(() => { const f = document.querySelector('figure.live textarea'); f.value = 'rivers';"
+        "f.dispatchEvent(new Event('input')); })()"
+    )
+    page.until(f"{WORDS}.startsWith('6 characters')")
+    assert page.errors == []
+
+
+def test_a_batch_is_measured_when_that_is_asked_for(served: Running, open_page: Open) -> None:
+    page = open_page(f"{served.url}/guide/batching")
+    drawn(page, "")
+    press(page, "Measure")
+    page.until(f"{WORDS}.startsWith('8 at once')")
+    assert page.run("document.querySelectorAll('.bar-row').length") == 8
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["attention", "logits-and-sampling", "pages"])
+def test_axe_finds_nothing(served: Running, open_page: Open, name: str, scheme: str) -> None:
+    if not AXE.is_file():
+        pytest.skip("axe-core is not here: `npm install` in tests/browser brings it")
+    page = open_page(f"{served.url}/guide/{name}", prefers_color_scheme=scheme)
+    drawn(page, SAYS[name])
+    page.run(AXE.read_text())
+    found = page.run(
+        "axe.run(document).then(({ violations }) => violations.map((v) =>"
+        " `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 120)).join(' | ')}`))"
+    )
+    assert found == []
+
+
+# As plain files
+
+
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    spec = spec_from_file_location("build_guide", TOOL)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def files(served: Running, tool: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("guide")
+    assert tool.write(tool.Server(served.url), "tiny", out) == len(chapters())
+    return Path(out)
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_the_same_figures_are_recorded_in_files(files: Path, open_page: Open, name: str) -> None:
+    page = open_page((files / f"{name}.html").as_uri())
+    words = drawn(page, SAYS[name])
+    assert page.errors == []
+    assert all(url.startswith("file:") for url in page.requests)
+    mark = page.run("document.querySelector('.mark-of').textContent")
+    assert re.match(r"recorded with tiny, \d{4}-\d\d-\d\d|computed|simulated", mark)
+    if name == "batching":
+        page.until(f"{WORDS}.startsWith('8 at once')")
+    assert "not recorded" not in words
+
+
+def test_links_between_the_files_lead_to_files(files: Path) -> None:
+    for page in files.glob("*.html"):
+        for link in re.findall(r'(?:href|src)="([^"#]+)"', page.read_text()):
+            assert (files / link).is_file(), f"{page.name}: {link}"
