@@ -14,9 +14,9 @@ import { hit, neighbour } from "../web/draw/plot.js";
 import { decades, linear, log, niceEnd, niceStep } from "../web/draw/scales.js";
 import { stages, stepsByRequest, stretches } from "../web/model/lifecycle.js";
 import { quantile } from "../web/model/load.js";
-import { prefixRuns, replay } from "../web/model/pool.js";
+import { Pool, prefixRuns, replay } from "../web/model/pool.js";
 import { heat, leastTime } from "../web/model/roofline.js";
-import { acceptance, roundsOf } from "../web/model/rounds.js";
+import { acceptance, netTime, roundsOf } from "../web/model/rounds.js";
 import { achieved, byRequest, kind, phases, totalBytes } from "../web/model/steps.js";
 
 const step = (id, fields = {}) => ({
@@ -146,7 +146,7 @@ test("a step's phases and bytes are its own; null is not 0", () => {
   assert.equal(busy(s), 12.5);
   assert.equal(endOf(s), 1.0125);
   assert.equal(totalBytes(s), 1.35e6);
-  assert.equal(achieved(s), 0.135);
+  assert.equal(achieved(s), 0.13);
   assert.equal(achieved(step(1, { ms: { forward: 0 } })), null);
 });
 
@@ -177,30 +177,54 @@ test("least times and heats", () => {
 });
 
 test("the pool is what its events make of it", () => {
+  const pages = (fields) => ({ ended: [], preempted: {}, owners: [], evicted: [], cached_now: [], ...fields });
+  const batch = [{ sequence: 0, request: "a.1" }, { sequence: 1, request: "b.2" }, { sequence: 2, request: "c.3" }];
   const events = [
-    step(0, { pages: { taken: [[1, "a"], [2, "a"], [3, "b"]], shared: [], released: [], evicted: [], cached_now: [[1, null, 16], [2, 1, 16]] } }),
-    step(1, { pages: { taken: [], shared: [[1, "c"]], released: [[2, "a"], [1, "a"], [3, "b"]], evicted: [], cached_now: [] } }),
-    step(2, { pages: { taken: [[2, "d"]], shared: [], released: [[1, "c"]], evicted: [2], cached_now: [] } }),
+    step(0, { batch, pages: pages({ owners: [[0, 0, [1, 2]], [1, 0, [3]]], cached_now: [1, 2] }) }),
+    step(1, { batch, pages: pages({ ended: [0], owners: [[2, 0, [1]]] }) }),
+    step(2, { batch, pages: pages({ preempted: { 2: 16 }, owners: [[1, 1, [2]]], evicted: [2] }) }),
   ];
-  const after = (id) => replay(events, null, id).pages;
-  assert.deepEqual([...after(0).keys()], [1, 2, 3]);
-  assert.deepEqual([...after(1).get(1).owners], ["c"]);
-  assert.equal(after(1).has(3), false);
-  assert.deepEqual([...after(2).get(2).owners], ["d"]);
-  assert.equal(after(2).get(1).cached, true);
-  const [run] = prefixRuns(replay(events, null, 1), 16);
-  assert.deepEqual([run.pages, run.tokens, run.owners], [[1, 2], 32, ["c"]]);
+  const after = (id, base = null) => Object.fromEntries(replay(events, base, id).cells().map((c) => [c.page, [c.owners.map((o) => o.request).join(), c.cached]]));
+  assert.deepEqual(after(0), { 1: ["a.1", true], 2: ["a.1", true], 3: ["b.2", false] });
+  assert.deepEqual(after(1), { 1: ["c.3", true], 2: ["", true], 3: ["b.2", false] });
+  assert.deepEqual(after(2), { 1: ["", true], 2: ["b.2", false], 3: ["b.2", false] });
+  const base = Pool.of({ step: 2, sequences: [{ sequence: 1, request: "b.2", pages: [3] }, { sequence: 2, request: "c.3", pages: [1] }], cached: [1, 2] });
+  assert.deepEqual(after(2, base), after(2));
+  assert.equal(replay(events, base, 1).complete, true);
+  assert.equal(replay(events.slice(1), null, 2).complete, false);
+});
+
+test("pages that leave the window stay in the map", () => {
+  const store = new Store();
+  const steps = Array.from({ length: BOUNDS.steps + 5 }, (_, i) => step(i, {
+    batch: [{ sequence: i, request: `a.${i}` }], pages: { ended: i ? [i - 1] : [], owners: [[i, 0, [i % 7]]] },
+  }));
+  store.add({ engine: "1", steps });
+  const pool = replay(store.steps, store.pool, steps.at(-1).id);
+  assert.equal(pool.complete, true);
+  assert.deepEqual(pool.cells().map((c) => c.owners[0].request), [`a.${steps.length - 1}`]);
+});
+
+test("a prefix tree is runs of pages without a fork", () => {
+  const node = (page, parent, hits = 0, sequences = []) => ({ page, parent, hits, used: page, sequences, text: "x" });
+  const [root, ...others] = prefixRuns({ page_size: 16, nodes: [node(4, null, 2), node(5, 4, 2), node(6, 5), node(7, 5, 0, [3])] });
+  assert.equal(others.length, 0);
+  assert.deepEqual([root.pages, root.tokens, root.hits, root.text], [[4, 5], 32, 2, "xx"]);
+  assert.deepEqual(root.children.map((c) => [c.pages, c.depth, c.sequences]), [[[6], 32, []], [[7], 32, [3]]]);
 });
 
 test("rounds of guessing", () => {
-  const verify = (id, tokens, given) => step(id, {
-    batch: [{ request: "a.1", sequence: 4, kind: "verify", tokens, context: 20 }],
-    tokens: Array.from({ length: given }, (_, i) => ({ request: "a.1", sequence: 4, id: i })),
+  const round = (id, n, accepted) => step(id, {
+    ms: { draft: 1, forward: 15 }, batch: [{ request: "a.1", sequence: 4, kind: "verify", tokens: n + 1, context: 20 }],
+    drafts: [{ request: "a.1", sequence: 4, guessed: Array.from({ length: n }, (_, i) => i), accepted }],
   });
-  const rounds = roundsOf([verify(1, 4, 4), verify(2, 4, 1), verify(3, 2, 2)]);
+  const steps = [round(1, 3, 3), round(2, 3, 0), round(3, 1, 1), step(4, { batch: [{ kind: "decode", tokens: 1 }] })];
+  const rounds = roundsOf(steps);
   assert.deepEqual(rounds.map((r) => [r.drafted, r.accepted]), [[3, 3], [3, 0], [1, 1]]);
   assert.deepEqual(acceptance(rounds), [2 / 3, 1 / 2, 1 / 2]);
-  assert.deepEqual(roundsOf([verify(1, 4, 4)], "b.2"), []);
+  assert.deepEqual(roundsOf(steps, "b.2"), []);
+  assert.deepEqual(netTime(steps), { saved: 40, spent: 18, net: 22 });
+  assert.equal(netTime(steps.slice(0, 3)), null);
 });
 
 test("marks are found by place and walked by direction", () => {

@@ -4,6 +4,7 @@ import { Answers } from "./answers.js";
 import { Api } from "./api.js";
 import { Feed } from "./feed.js";
 import { Selection } from "./selection.js";
+import { Snapshots } from "./snapshots.js";
 import { Store } from "./store.js";
 import { Theme } from "./theme.js";
 import { Ticker } from "./ticker.js";
@@ -15,6 +16,7 @@ const AUTO_SECONDS = 30;
 const SPANS_SETTLE_MS = 800;
 
 export class App {
+  #listeners = new Set();
   api = new Api();
   store = new Store();
   theme = new Theme();
@@ -23,10 +25,10 @@ export class App {
   selection = new Selection(window.location);
   feed = new Feed(this.api, this.store);
   answers = new Answers(this);
+  snapshots = new Snapshots(this);
   recording = null;
   /** Ids of requests that this page made: their text is its own to see. */
   own = new Set();
-  #listeners = new Set();
   #spansFor = new Set();
   #spansTimer = null;
 

@@ -1,7 +1,7 @@
 // What things are called and painted: one colour per request and one per phase, everywhere.
 
 /** Parts of a step, in the order in which they happen. */
-export const PHASES = ["wait", "schedule", "prepare", "forward", "sample", "post", "emit", "unaccounted"];
+export const PHASES = ["wait", "schedule", "draft", "prepare", "forward", "sample", "post", "emit", "unaccounted"];
 
 /** Parts of a request's time, in order. */
 export const STAGES = ["tokenize", "queue", "prefill", "decode", "detokenize", "send", "unaccounted"];

@@ -1,5 +1,6 @@
 // The bounded window of records that every figure reads, live or from a recording.
 
+import { Pool } from "../model/pool.js";
 import { begin } from "./times.js";
 
 export const BOUNDS = { steps: 2048, requests: 512, spanSteps: 96 };
@@ -14,7 +15,10 @@ export class Store {
   about = null;
   stats = null;
   dropped = 0;
+  /** A `Pool` to begin a replay with. */
   pool = null;
+  /** What `/live/prefix` told last. */
+  prefix = null;
   engine = null;
   version = 0;
 
@@ -38,6 +42,23 @@ export class Store {
     this.stats = null;
     this.dropped = 0;
     this.pool = null;
+    this.prefix = null;
+  }
+
+  /** Steps that were lost leave no map to go on from. */
+  #lost(dropped) {
+    if (dropped > this.dropped) this.pool = null;
+    this.dropped = dropped;
+  }
+
+  /** What leaves the window goes into the map of pages, so that a replay can go on from it. */
+  #boundSteps() {
+    for (const [id, step] of this.#steps) {
+      if (this.#steps.size <= BOUNDS.steps) return;
+      if (this.pool === null && id === 0) this.pool = new Pool();
+      if (this.pool !== null && this.pool.step === id) this.pool.apply(step);
+      this.#steps.delete(id);
+    }
   }
 
   describe(about) {
@@ -46,15 +67,16 @@ export class Store {
   }
 
   /** Takes a message. A step or request that came before is replaced: the later one knows more. */
-  add({ engine, steps = [], requests = [], spans = [], stats, dropped, pool }) {
+  add({ engine, steps = [], requests = [], spans = [], stats, dropped, pool, prefix }) {
     if (engine !== undefined && engine !== this.engine) this.#anew(engine);
     for (const step of steps) this.#steps.set(step.id, step);
     for (const request of requests) this.#requests.set(request.id, { ...this.#requests.get(request.id), ...request });
     this.#addSpans(spans);
     if (stats !== undefined) this.stats = stats;
-    if (dropped !== undefined) this.dropped = dropped;
-    if (pool) this.pool = pool;
-    bound(this.#steps, BOUNDS.steps);
+    if (dropped !== undefined) this.#lost(dropped);
+    if (pool) this.pool = Pool.of(pool);
+    if (prefix) this.prefix = prefix;
+    this.#boundSteps();
     bound(this.#requests, BOUNDS.requests);
     bound(this.#spans, BOUNDS.spanSteps);
     this.#changed();
@@ -117,10 +139,17 @@ export class Store {
         spans: this.stepsWithSpans.flatMap((id) => this.spansOf(id)),
         stats: this.stats,
         dropped: this.dropped,
-        pool: this.pool,
+        pool: this.pool === null ? null : pageMap(this.pool),
+        prefix: this.prefix,
       },
     };
   }
+}
+
+/** A pool in the form of `/live/pages`. */
+function pageMap({ step, tables, cached }) {
+  const sequences = [...tables].map(([sequence, { request, pages }]) => ({ sequence, request, pages }));
+  return { step, sequences, cached: [...cached.keys()] };
 }
 
 function bound(map, most) {

@@ -70,7 +70,7 @@ export const anatomy = {
       columns: [
         { name: "operation", number: false }, { name: "layer" }, { name: "time", unit: "ms", mark: "measured" },
         { name: "least", unit: "ms", mark: "predicted" }, { name: "bound by", number: false }, { name: "times the least" },
-        { name: "read and written", unit: "bytes", mark: "predicted" }, { name: "arithmetic", unit: "operations", mark: "predicted" }, { name: "kernel", number: false },
+        { name: "weights, keys, values", unit: "bytes", mark: "predicted" }, { name: "arithmetic", unit: "operations", mark: "predicted" }, { name: "kernel", number: false },
       ],
       rows: view.ops.map((o) => [o.op, o.layer ?? "", o.ms, o.bound_ms, o.by ?? "", o.ratio, o.bytes, o.operations, o.path ?? ""]),
     };
@@ -232,7 +232,7 @@ function opBlock(op, id, at, grouped) {
         ["least", duration(op.bound_ms), "predicted"],
         ["bound by", op.by ?? "peaks unknown"],
         ["times the least", op.ratio === null ? "–" : `${digits(op.ratio, 2)} x`],
-        ["read and written", bytes(op.bytes), "predicted"],
+        ["weights, keys, values", bytes(op.bytes), "predicted"],
         ["arithmetic", `${count(op.operations)} operations`, "predicted"],
       ],
       note: op.path,

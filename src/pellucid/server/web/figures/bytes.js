@@ -43,7 +43,7 @@ export const byteLedger = {
       `Step ${step.id} moved `, num(bytes(step.total), "predicted"), ` for ${step.positions} position${step.positions === 1 ? "" : "s"}, `,
       num(percent(step[main] / step.total), "predicted"), " of it ", key(WORDS[main], trafficPaint(main)),
     ];
-    if (step.gb_per_s !== null) said.push(", at ", num(`${digits(step.gb_per_s)} GB/s`));
+    if (step.gb_per_s !== null) said.push("; weights, keys and values came at ", num(`${digits(step.gb_per_s)} GB/s`));
     if (step.gb_per_s !== null && view.peak_gb_per_s) said.push(": ", num(percent(step.gb_per_s / view.peak_gb_per_s)), " of what this machine reads at best");
     return [...said, "."];
   },
@@ -54,7 +54,7 @@ export const byteLedger = {
       columns: [
         { name: "step" }, { name: "work", number: false }, { name: "positions" },
         ...TRAFFIC.map((name) => ({ name: WORDS[name], unit: "bytes", mark: "predicted" })),
-        { name: "total", unit: "bytes", mark: "predicted" }, { name: "forward", unit: "ms", mark: "measured" }, { name: "rate", unit: "GB/s", mark: "measured" },
+        { name: "total", unit: "bytes", mark: "predicted" }, { name: "forward", unit: "ms", mark: "measured" }, { name: "rate of weights and KV", unit: "GB/s", mark: "measured" },
       ],
       rows: view.steps.map((s) => [s.id, s.kind, s.positions, ...TRAFFIC.map((name) => s[name]), s.total, s.forward_ms, s.gb_per_s]),
     };
@@ -68,7 +68,7 @@ export const byteLedger = {
     return {
       controls: perSwitch(state, redraw),
       draw: (view, width) => draw(plot, app, state, view, width),
-      legend: legend(...TRAFFIC.map((name) => [trafficPaint(name), WORDS[name]]), ["ink", "achieved (right axis)", "line"], ["quiet", "peak of this machine", "dash"]),
+      legend: legend(...TRAFFIC.map((name) => [trafficPaint(name), WORDS[name]]), ["ink", "weights, keys and values a second (right axis)", "line"], ["quiet", "peak of this machine", "dash"]),
     };
   },
 };
@@ -147,7 +147,7 @@ function columnTip(step) {
       ...TRAFFIC.map((name) => [WORDS[name], bytes(step[name]), "predicted"]),
       ["in all", bytes(step.total), "predicted"],
       ["forward pass", duration(step.forward_ms), "measured"],
-      ["rate", step.gb_per_s === null ? "–" : `${digits(step.gb_per_s)} GB/s`, "measured"],
+      ["rate of weights, keys, values", step.gb_per_s === null ? "–" : `${digits(step.gb_per_s)} GB/s`, "measured"],
     ],
   };
 }

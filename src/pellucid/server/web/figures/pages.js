@@ -6,7 +6,7 @@ import { requestPaint, shortName } from "../core/names.js";
 import { legend } from "../draw/legend.js";
 import { Plot } from "../draw/plot.js";
 import { hatch, write } from "../draw/surface.js";
-import { replay } from "../model/pool.js";
+import { replay, tellsOwners } from "../model/pool.js";
 
 const HEIGHT = 170;
 const LEAST = 96;
@@ -21,12 +21,11 @@ export const pageMap = {
     const { step } = app;
     const cache = app.store.about?.cache;
     if (!step || !cache) return app.nothing;
+    if (!tellsOwners(app.store.steps)) return { empty: "not known", why: "These records do not say who owns which page." };
     const pool = app.store.derived(`pool ${step.id}`, (store) => replay(store.steps, store.pool, step.id));
-    const cells = [...pool.pages].map(([page, entry]) => ({
-      page, owners: [...entry.owners].filter((owner) => owner !== null), owned: entry.owners.size > 0, cached: entry.cached, since: entry.since, used: entry.used,
-    })).sort((a, b) => a.page - b.page);
+    const cells = pool.cells();
     return {
-      step: step.id, n_pages: cache.n_pages, page_size: cache.page_size, bytes_per_page: cache.bytes_per_page, complete: pool.known,
+      step: step.id, n_pages: cache.n_pages, page_size: cache.page_size, bytes_per_page: cache.bytes_per_page, complete: pool.complete,
       counts: { free: step.pages.free, cached: step.pages.cached, owned: step.pages.owned },
       cells,
       shown_pages: pagesShown(app, cache.n_pages),
@@ -36,7 +35,7 @@ export const pageMap = {
 
   sentence(view) {
     const { owned, cached, free } = view.counts;
-    const owners = new Set(view.cells.flatMap((cell) => cell.owners));
+    const owners = new Set(view.cells.flatMap(requestsOf));
     const shared = view.cells.filter((cell) => cell.owners.length > 1).length;
     const said = [
       `After step ${view.step} `, num(plural(owned, "page")), ` of ${view.n_pages} belonged to ${owners.size ? plural(owners.size, "request") : "requests"} (`, num(bytes(owned * view.bytes_per_page)), "), ",
@@ -52,8 +51,8 @@ export const pageMap = {
   table(view) {
     return {
       caption: `Pages that are not free after step ${view.step}`,
-      columns: [{ name: "page" }, { name: "owners", number: false }, { name: "kept in the cache", number: false }, { name: "since step" }, { name: "last used in step" }],
-      rows: view.cells.map((c) => [c.page, c.owners.map(shortName).join(", ") || (c.owned ? "not told" : "nobody"), c.cached ? "yes" : "no", c.since, c.used]),
+      columns: [{ name: "page" }, { name: "owners", number: false }, { name: "holds tokens", number: false }, { name: "in the prefix cache", number: false }, { name: "since step" }],
+      rows: view.cells.map((c) => [c.page, whose(c), span(view, c), c.cached ? "yes" : "no", c.since]),
     };
   },
 
@@ -81,9 +80,9 @@ export const pageMap = {
 /** Pages from 0 on that hold every page of the window's events: drawing thousands that were never used says nothing. */
 function pagesShown(app, all) {
   const last = app.store.derived("highest page", (store) => {
-    const events = store.steps.flatMap((s) => [...(s.pages?.taken ?? []), ...(s.pages?.shared ?? []), ...(s.pages?.released ?? [])]);
-    const known = [...events.map((e) => (Array.isArray(e) ? e[0] : e)), ...(store.pool?.owned ?? []).map(([p]) => p), ...(store.pool?.cached ?? []).map(([p]) => p)];
-    return known.reduce((a, b) => Math.max(a, b), 0);
+    const events = store.steps.flatMap(({ pages }) => [...(pages?.taken ?? []), ...(pages?.shared ?? []), ...(pages?.released ?? [])]);
+    const known = store.pool === null ? [] : store.pool.cells().map((cell) => cell.page);
+    return [...events, ...known].reduce((a, b) => Math.max(a, b), 0);
   });
   return Math.min(all, Math.max(LEAST, Math.ceil((last + 1) / 32) * 32));
 }
@@ -99,8 +98,8 @@ function draw(plot, app, view, width) {
   const marks = view.cells.map((cell) => {
     const [x, y] = place(cell.page);
     return {
-      key: `page ${cell.page}`, x, y, w: size - 1, h: size - 1, cell, over: { request: cell.owners[0] ?? null },
-      choose: cell.owners.length ? () => selection.toggle({ request: cell.owners[0] }) : undefined, tip: () => tip(app, view, cell),
+      key: `page ${cell.page}`, x, y, w: size - 1, h: size - 1, cell, over: { request: requestsOf(cell)[0] ?? null },
+      choose: requestsOf(cell).length ? () => selection.toggle({ request: requestsOf(cell)[0] }) : undefined, tip: () => tip(app, view, cell),
     };
   });
   const rest = view.n_pages - shown;
@@ -116,9 +115,10 @@ function draw(plot, app, view, width) {
 }
 
 function paintCell(ctx, paints, { x, y, w, h, cell }, chosen) {
-  ctx.globalAlpha = chosen !== null && !cell.owners.includes(chosen) ? 0.3 : 1;
-  const owner = cell.owners.includes(chosen) ? chosen : cell.owners[0];
-  ctx.fillStyle = paints.of(owner ? requestPaint(owner) : cell.owned ? "quiet" : "cache");
+  const requests = requestsOf(cell);
+  ctx.globalAlpha = chosen !== null && !requests.includes(chosen) ? 0.3 : 1;
+  const owner = requests.includes(chosen) ? chosen : requests[0];
+  ctx.fillStyle = paints.of(owner ? requestPaint(owner) : cell.owners.length ? "quiet" : "cache");
   ctx.fillRect(x, y, w, h);
   if (cell.owners.length > 1) {
     if (w > 5) hatch(ctx, x, y, w, h, paints.of("card"), 4);
@@ -129,15 +129,26 @@ function paintCell(ctx, paints, { x, y, w, h, cell }, chosen) {
   ctx.globalAlpha = 1;
 }
 
+const requestsOf = (cell) => [...new Set(cell.owners.map((owner) => owner.request))].filter((request) => request !== null);
+
+/** Who owns a page, in words; a sequence that is no request's has no name. */
+const whose = (cell) => [...new Set(cell.owners.map(({ request }) => (request === null ? "a text that is scored" : shortName(request))))].join(", ") || "nobody";
+
+/** Which tokens of its owners' texts a page holds. */
+function span(view, { owners: [first] }) {
+  return first ? `${first.index * view.page_size + 1} to ${(first.index + 1) * view.page_size}` : "a prefix";
+}
+
 function tip(app, view, cell) {
   const last = app.store.step(view.step);
   const since = app.store.step(cell.since);
   const rows = [
-    ["owners", cell.owners.map(shortName).join(", ") || (cell.owned ? "not told" : "nobody")],
-    ["kept in the prefix cache", cell.cached ? "yes" : "no"],
+    ["owners", whose(cell)],
+    ["holds tokens", span(view, cell)],
+    ["in the prefix cache", cell.cached ? "yes" : "no"],
     ["since", `step ${cell.since}`],
-    ["holds", `${view.page_size} tokens, ${bytes(view.bytes_per_page)}`],
+    ["size", bytes(view.bytes_per_page)],
   ];
   if (since && last) rows.push(["age", `${(last.start - since.start).toFixed(2)} s`, "measured"]);
-  return { title: `Page ${cell.page}`, paint: cell.owners[0] ? requestPaint(cell.owners[0]) : "cache", rows };
+  return { title: `Page ${cell.page}`, paint: requestsOf(cell).length ? requestPaint(requestsOf(cell)[0]) : "cache", rows };
 }

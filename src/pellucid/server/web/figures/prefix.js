@@ -1,12 +1,12 @@
 // Figure 6: the prefix cache as a tree: what it holds, and what it saved.
 
-import { duration, key, num, plural, bytes } from "../core/format.js";
+import { digits, duration, key, num, plural, bytes } from "../core/format.js";
 import { requestPaint, shortName } from "../core/names.js";
 import { legend } from "../draw/legend.js";
 import { Plot } from "../draw/plot.js";
 import { linear, niceEnd } from "../draw/scales.js";
 import { line, write } from "../draw/surface.js";
-import { hasParents, prefixRuns, replay } from "../model/pool.js";
+import { prefixRuns } from "../model/pool.js";
 import { kind, positions } from "../model/steps.js";
 
 const ROW = 17;
@@ -23,19 +23,19 @@ export const prefixTree = {
     const { about } = app.store;
     if (!step || !about) return app.nothing;
     if (app.store.requests.length === 0) return app.nothing;
-    const pool = app.store.derived(`pool ${step.id}`, (store) => replay(store.steps, store.pool, step.id));
-    const { page_size: size } = about.cache;
+    app.snapshots.tree();
+    const { prefix } = app.store;
     const saved = app.store.requests.filter((r) => r.cached_tokens > 0).map((r) => ({ request: r.id, name: shortName(r.id), paint: requestPaint(r.id), cached_tokens: r.cached_tokens, prompt_tokens: r.prompt_tokens }));
     const rate = msPerPosition(app.store.steps);
     const tokens = saved.reduce((sum, r) => sum + r.cached_tokens, 0);
     return {
-      step: step.id, unit: "tokens", page_size: size,
+      step: prefix?.step ?? step.id, unit: "tokens", page_size: about.cache.page_size,
       prompt_tokens: app.store.requests.reduce((sum, r) => sum + (r.prompt_tokens ?? 0), 0),
       saved_tokens: tokens, saved_ms: rate === null ? null : tokens * rate, saved_bytes: tokens * about.model.kv_bytes_per_token,
       by_request: saved,
       kept_pages: step.pages.cached,
-      told: hasParents(pool),
-      tree: hasParents(pool) ? prefixRuns(pool, size) : [],
+      tree: prefix === null ? null : named(prefixRuns(prefix), sequencesOf(app.store.requests)),
+      next_victim: prefix?.next_victim ?? null,
     };
   },
 
@@ -60,11 +60,21 @@ export const prefixTree = {
     plot.onFocusMark = redraw;
     body.append(plot.element);
     return {
-      draw: (view, width) => (view.told ? drawTree(plot, app, view, width) : drawSaved(plot, app, view, width)),
+      draw: (view, width) => (view.tree?.length ? drawTree(plot, app, view, width) : drawSaved(plot, app, view, width)),
       legend: legend(["heat-3", "used of late"], ["heat-0", "not for long: the next to go"], ["ink", "the selected request's", "line"]),
     };
   },
 };
+
+/** Sequences' requests, by the sequences' numbers. */
+const sequencesOf = (requests) => new Map(requests.flatMap((r) => (r.sequences ?? []).map((sequence) => [sequence, r.id])));
+
+/** The runs with the requests that own them now, in place of sequences. */
+function named(runs, owner) {
+  return runs.map(({ sequences, children, ...run }) => ({
+    ...run, owners: [...new Set(sequences.map((s) => owner.get(s)).filter(Boolean))], owned: sequences.length > 0, children: named(children, owner),
+  }));
+}
 
 /** Milliseconds of the forward pass for a prompt's position, over the steps of prompts alone. */
 function msPerPosition(steps) {
@@ -96,7 +106,7 @@ function drawTree(plot, app, view, width) {
   const height = Math.min(leaves, MOST_ROWS) * ROW + 26;
   const uses = shown.map(({ node }) => node.used);
   const [old, fresh] = [Math.min(...uses), Math.max(...uses)];
-  const victim = nextVictim(shown);
+  const victim = shown.find(({ node }) => node.pages.includes(view.next_victim))?.node ?? null;
   const chosen = app.selection.hovered.request ?? app.selection.current.request;
   const marks = shown.map(({ node, y }) => ({
     key: `run ${node.pages[0]}`, x: x(node.depth) + 1, y: y * ROW + 3, w: Math.max(2, x(node.depth + node.tokens) - x(node.depth) - 2), h: 11,
@@ -123,21 +133,17 @@ function drawTree(plot, app, view, width) {
   });
 }
 
-/** What is evicted first: of the leaves that nobody owns, the one used longest ago. */
-function nextVictim(rows) {
-  const leaves = rows.map(({ node }) => node).filter((node) => !node.children.length && !node.owners.length);
-  return leaves.toSorted((a, b) => a.used - b.used)[0] ?? null;
-}
-
 function runTip(view, node, victim) {
   return {
     title: plural(node.tokens, "token"),
-    rows: [["pages", String(node.pages.length)], ["after", plural(node.depth, "token")], ["last used in step", String(node.used)], ["used now by", node.owners.map(shortName).join(", ") || "nobody"]],
-    note: victim ? "The next to be evicted: nobody owns it, nothing follows it, and it was used longest ago." : "",
+    rows: [["pages", String(node.pages.length)], ["after", plural(node.depth, "token")], ["taken again", `${node.hits} times`, "measured"], ["tokens not computed", digits(node.hits * node.tokens), "measured"], ["used now by", node.owners.map(shortName).join(", ") || (node.owned ? "somebody" : "nobody")]],
+    note: [node.text === null ? "" : clipped(node.text), victim ? "The next to be evicted: nobody owns it and nothing that follows it, for the longest time." : ""].filter(Boolean).join(" "),
   };
 }
 
-/** Where the events do not say which page follows which: what each request took. */
+const clipped = (text) => JSON.stringify(text.length > 300 ? `${text.slice(0, 300)}…` : text);
+
+/** Where the tree is not told: what each request took. */
 function drawSaved(plot, app, view, width) {
   const rows = view.by_request.slice(-MOST_ROWS);
   const most = Math.max(1, ...rows.map((r) => r.prompt_tokens));

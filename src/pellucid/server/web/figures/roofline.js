@@ -6,7 +6,7 @@ import { legend } from "../draw/legend.js";
 import { decades, log } from "../draw/scales.js";
 import { Picture } from "../draw/vector.js";
 import { arithmeticPeak, attainable, byOp, peaks } from "../model/roofline.js";
-import { kind, totalBytes } from "../model/steps.js";
+import { kind, memoryBytes } from "../model/steps.js";
 
 const STEPS = 48;
 const MOST_OPS = 12;
@@ -84,7 +84,7 @@ function slider(state, redraw) {
 function pointsOf(app, steps, work, limits) {
   if (!steps.length) return [];
   const whole = {
-    op: "whole", ms: sum(steps, (s) => s.ms.forward), operations: sum(steps, (s) => s.cost.operations), bytes: sum(steps, totalBytes), calls: steps.length,
+    op: "whole", ms: sum(steps, (s) => s.ms.forward), operations: sum(steps, (s) => s.cost.operations), bytes: sum(steps, memoryBytes), calls: steps.length,
   };
   const ops = byOp(steps.flatMap((s) => app.store.spansOf(s.id))).filter((o) => o.operations > 0 && o.bytes > 0 && o.ms > 0);
   return [whole, ...ops.slice(0, MOST_OPS)].filter((o) => o.operations > 0 && o.bytes > 0).map((o) => {
@@ -106,7 +106,7 @@ function decodeShape(steps) {
   const step = steps.findLast((s) => workOf(s) === "decode");
   if (!step) return null;
   const n = step.batch.length;
-  return { step: step.id, weights: step.cost.weights_read, operations: step.cost.operations / n, bytes: (totalBytes(step) - step.cost.weights_read) / n };
+  return { step: step.id, weights: step.cost.weights_read, operations: step.cost.operations / n, bytes: (memoryBytes(step) - step.cost.weights_read) / n };
 }
 
 function draw(picture, app, state, view, width) {

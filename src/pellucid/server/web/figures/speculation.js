@@ -4,7 +4,7 @@ import { num, percent, plural, digits, duration } from "../core/format.js";
 import { legend } from "../draw/legend.js";
 import { Plot } from "../draw/plot.js";
 import { write } from "../draw/surface.js";
-import { roundsOf, acceptance } from "../model/rounds.js";
+import { acceptance, netTime, roundsOf } from "../model/rounds.js";
 
 const MOST_ROWS = 24;
 const ROW = 14;
@@ -17,7 +17,7 @@ export const speculationLadder = {
 
   view(app) {
     const rounds = roundsOf(app.store.steps, app.selection.current.request);
-    if (rounds.length) return { unit: "tokens", rounds, by_position: acceptance(rounds) };
+    if (rounds.length) return { unit: "tokens", rounds, by_position: acceptance(rounds), time_ms: netTime(app.store.steps) };
     const feature = app.store.about?.features?.speculation;
     if (!app.store.about) return app.nothing;
     if (feature === null || feature === undefined) return { empty: "off", why: "No draft guesses tokens in this engine: every answer token is computed by a step of its own." };
@@ -29,17 +29,20 @@ export const speculationLadder = {
     const drafted = view.rounds.reduce((sum, r) => sum + r.drafted, 0);
     const accepted = view.rounds.reduce((sum, r) => sum + r.accepted, 0);
     const each = (accepted + view.rounds.length) / view.rounds.length;
-    return [
+    const said = [
       num(percent(accepted / drafted)), ` of ${plural(drafted, "guess", "guesses")} were right: a pass of the model gave `,
-      num(`${digits(each)} tokens`), " where it would have given one.",
+      num(`${digits(each)} tokens`), " where it would have given one",
     ];
+    const time = view.time_ms;
+    if (time) said.push(`; guessing ${time.net >= 0 ? "saved" : "cost"} about `, num(duration(Math.abs(time.net)), "estimated"), " in all");
+    return [...said, "."];
   },
 
   table(view) {
     return {
       caption: "Rounds of guessing",
-      columns: [{ name: "step" }, { name: "request", number: false }, { name: "guessed" }, { name: "accepted" }, { name: "forward", unit: "ms", mark: "measured" }],
-      rows: view.rounds.map((r) => [r.step, r.name, r.drafted, r.accepted, r.forward_ms]),
+      columns: [{ name: "step" }, { name: "request", number: false }, { name: "guessed" }, { name: "accepted" }, { name: "drafting", unit: "ms", mark: "measured" }, { name: "forward", unit: "ms", mark: "measured" }],
+      rows: view.rounds.map((r) => [r.step, r.name, r.drafted, r.accepted, r.draft_ms, r.forward_ms]),
     };
   },
 
@@ -80,7 +83,7 @@ function roundMarks(app, round, row, cell) {
     return {
       key: `${round.step} ${round.sequence} ${i}`, x: 52 + i * cell, y: 18 + row * ROW, w: cell, h: ROW, paint,
       over: { step: round.step, request: round.request }, choose: () => app.selection.set({ step: round.step, request: round.request }),
-      tip: () => ({ title: words, paint, rows: [["round", `step ${round.step}, ${round.name}`], ["accepted", `${round.accepted} of ${round.drafted}`], ["forward pass", duration(round.forward_ms), "measured"]] }),
+      tip: () => ({ title: words, paint, rows: [["round", `step ${round.step}, ${round.name}`], ["accepted", `${round.accepted} of ${round.drafted}`], ["drafting", duration(round.draft_ms), "measured"], ["forward pass", duration(round.forward_ms), "measured"]], note: "A guess is accepted if it is the token that the model would have chosen there." }),
     };
   });
 }

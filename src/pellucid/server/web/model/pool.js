@@ -1,102 +1,109 @@
-// The pool of pages, replayed from the events of the steps.
+// The pool of pages: whose they are after each step, replayed from a map of one moment.
 
-/**
- * Who owns each page after step `until`. `pages`: page to `{owners, cached, since, parent, tokens, used}`; pages
- * that are free are not in it. `known` is false where the window begins in the middle of things, so that
- * pages without an event in it may be owned by somebody.
- */
-export function replay(steps, snapshot, until = Infinity) {
-  const pool = { pages: new Map(), known: false, hits: [] };
-  if (snapshot) restore(pool, snapshot);
-  const first = steps[0];
-  if (first?.id === 0) pool.known = true;
+/** What is known of the pool at one moment. `step`: the number of the next step; `complete`: nothing is missing. */
+export class Pool {
+  tables = new Map();
+  cached = new Map();
+  since = new Map();
+  step = 0;
+  complete = true;
+
+  /** The pool that `/live/pages` tells. */
+  static of(told) {
+    const pool = new Pool();
+    pool.step = told.step;
+    for (const { sequence, request, pages } of told.sequences) {
+      pool.tables.set(sequence, { request, pages: [...pages] });
+      for (const page of pages) pool.since.set(page, told.step);
+    }
+    for (const page of told.cached) pool.cached.set(page, told.step);
+    return pool;
+  }
+
+  copy() {
+    const pool = new Pool();
+    for (const [sequence, { request, pages }] of this.tables) pool.tables.set(sequence, { request, pages: [...pages] });
+    pool.cached = new Map(this.cached);
+    pool.since = new Map(this.since);
+    pool.step = this.step;
+    pool.complete = this.complete;
+    return pool;
+  }
+
+  /** What a step did to it: who ended owns nothing more, tables go on from a page number, the cache changes. */
+  apply(step) {
+    const { ended = [], preempted = {}, owners = [], evicted = [], cached_now: cachedNow = [] } = step.pages ?? {};
+    for (const sequence of [...ended, ...Object.keys(preempted).map(Number)]) this.tables.delete(sequence);
+    const requests = new Map(step.batch.map((item) => [item.sequence, item.request]));
+    for (const [sequence, first, pages] of owners) {
+      const table = this.tables.get(sequence) ?? { request: requests.get(sequence) ?? null, pages: [] };
+      table.pages.length = Math.min(first, table.pages.length);
+      table.pages.push(...pages);
+      table.request ??= requests.get(sequence) ?? null;
+      this.tables.set(sequence, table);
+      for (const page of pages) this.since.set(page, step.id);
+    }
+    for (const page of evicted) this.cached.delete(page);
+    for (const page of cachedNow) this.cached.set(page, step.id);
+    this.step = step.id + 1;
+  }
+
+  /** Pages that are not free: `{page, owners: [{sequence, request, index}], cached, since}`, by number. */
+  cells() {
+    const found = new Map([...this.cached.keys()].map((page) => [page, []]));
+    for (const [sequence, { request, pages }] of this.tables) {
+      pages.forEach((page, index) => {
+        if (!found.has(page)) found.set(page, []);
+        found.get(page).push({ sequence, request, index });
+      });
+    }
+    return [...found].map(([page, owners]) => ({
+      page, owners, cached: this.cached.has(page), since: this.since.get(page) ?? this.cached.get(page) ?? null,
+    })).sort((a, b) => a.page - b.page);
+  }
+}
+
+/** Whether steps say who owns their pages. */
+export const tellsOwners = (steps) => steps.some((step) => Array.isArray(step.pages?.owners));
+
+/** The pool after step `until`, from `base` (a `Pool`, or null) and the steps of the window. */
+export function replay(steps, base, until = Infinity) {
+  const usable = base !== null && base.step <= until + 1 && (steps.length === 0 || base.step >= steps[0].id);
+  const pool = usable ? base.copy() : new Pool();
+  if (!usable) pool.complete = steps[0]?.id === 0;
   for (const step of steps) {
     if (step.id > until) break;
-    if (snapshot && step.id <= snapshot.step) continue;
-    apply(pool, step);
+    if (step.id >= pool.step) pool.apply(step);
   }
   return pool;
 }
 
-function restore(pool, { step, owned = [], cached = [] }) {
-  pool.known = true;
-  for (const [page, owners] of owned) at(pool, page, step).owners = new Set(owners);
-  for (const [page, parent, tokens, used] of cached) {
-    Object.assign(at(pool, page, step), { cached: true, parent, tokens, used: used ?? step });
-  }
-}
-
-function apply(pool, step) {
-  const { taken = [], shared = [], released = [], evicted = [], cached_now: cached = [] } = step.pages ?? {};
-  for (const [page] of cached.map(pair)) at(pool, page, step.id);
-  for (const page of evicted) {
-    const entry = pool.pages.get(page);
-    if (entry) entry.cached = false;
-    tidy(pool, page);
-  }
-  for (const [page, owner] of released.map(pair)) release(pool, page, owner);
-  for (const [page, owner] of taken.map(pair)) {
-    pool.pages.set(page, { owners: new Set([owner]), cached: false, since: step.id, parent: null, tokens: null, used: step.id });
-  }
-  for (const [page, owner] of shared.map(pair)) {
-    const entry = at(pool, page, step.id);
-    entry.owners.add(owner);
-    entry.used = step.id;
-    pool.hits.push({ step: step.id, page, request: owner });
-  }
-  for (const item of cached) {
-    const [page, parent, tokens] = Array.isArray(item) ? item : [item, undefined, null];
-    Object.assign(at(pool, page, step.id), { cached: true, parent, tokens, used: step.id });
-  }
-}
-
-const pair = (item) => (Array.isArray(item) ? item : [item, null]);
-
-function at(pool, page, step) {
-  if (!pool.pages.has(page)) pool.pages.set(page, { owners: new Set(), cached: false, since: step, parent: null, tokens: null, used: step });
-  return pool.pages.get(page);
-}
-
-function release(pool, page, owner) {
-  const entry = pool.pages.get(page);
-  if (!entry) return;
-  if (owner === null) entry.owners.clear();
-  else entry.owners.delete(owner);
-  tidy(pool, page);
-}
-
-function tidy(pool, page) {
-  const entry = pool.pages.get(page);
-  if (entry && !entry.owners.size && !entry.cached) pool.pages.delete(page);
-}
-
 /**
- * The prefix cache as a tree of runs: pages that follow each other without a fork are one node
- * `{pages, tokens, used, owners, children, depth}`; depth is in tokens.
+ * The tree that `/live/prefix` tells, as runs: pages that follow each other without a fork are one node
+ * `{pages, tokens, depth, hits, used, sequences, text, children}`; tokens and depth in tokens.
  */
-export function prefixRuns(pool, pageSize) {
+export function prefixRuns({ nodes, page_size: size }) {
+  const byPage = new Map(nodes.map((node) => [node.page, node]));
   const children = new Map();
-  const cached = [...pool.pages].filter(([, entry]) => entry.cached);
-  const present = new Set(cached.map(([page]) => page));
-  for (const [page, entry] of cached) {
-    const parent = present.has(entry.parent) ? entry.parent : null;
+  for (const node of nodes) {
+    const parent = byPage.has(node.parent) ? node.parent : null;
     if (!children.has(parent)) children.set(parent, []);
-    children.get(parent).push(page);
+    children.get(parent).push(node);
   }
-  const run = (page, depth) => {
-    const pages = [page];
-    while (children.get(pages.at(-1))?.length === 1) pages.push(children.get(pages.at(-1))[0]);
-    const entries = pages.map((p) => pool.pages.get(p));
-    const tokens = entries.reduce((sum, entry) => sum + (entry.tokens ?? pageSize), 0);
+  const run = (first, depth) => {
+    const chain = [first];
+    const next = () => children.get(chain.at(-1).page) ?? [];
+    const alike = (node) => node.hits === first.hits && node.sequences.length === first.sequences.length;
+    while (next().length === 1 && alike(next()[0])) chain.push(next()[0]);
+    const tokens = chain.length * size;
     return {
-      pages, tokens, depth,
-      used: Math.max(...entries.map((entry) => entry.used)),
-      owners: [...new Set(entries.flatMap((entry) => [...entry.owners]))].filter((owner) => owner !== null),
-      children: (children.get(pages.at(-1)) ?? []).map((child) => run(child, depth + tokens)),
+      pages: chain.map((node) => node.page), tokens, depth,
+      hits: first.hits,
+      used: Math.max(...chain.map((node) => node.used)),
+      sequences: first.sequences,
+      text: chain.every((node) => typeof node.text === "string") ? chain.map((node) => node.text).join("") : null,
+      children: next().map((child) => run(child, depth + tokens)),
     };
   };
-  return (children.get(null) ?? []).map((page) => run(page, 0));
+  return (children.get(null) ?? []).map((node) => run(node, 0));
 }
-
-/** Whether the events say which page follows which. */
-export const hasParents = (pool) => [...pool.pages.values()].some((entry) => entry.cached && entry.parent !== undefined && entry.tokens !== null);

@@ -12,9 +12,11 @@ export function peaks(about) {
 
 const positive = (value) => (typeof value === "number" && value > 0 ? value : null);
 
+const PRODUCTS = /linear|qkv|(^|\+)[qkv](\+|$)|attn_out|gate|up|down|head|experts|router/;
+
 /** The arithmetic peak that applies to an operation: products of stored weights run on 8-bit integers. */
 export function arithmeticPeak(op, { int8, f32 }) {
-  return /linear|matmul|product|proj|logits|mlp|qkv|lm_head/i.test(op) ? (int8 ?? f32) : (f32 ?? int8);
+  return PRODUCTS.test(op) ? (int8 ?? f32) : (f32 ?? int8);
 }
 
 /**

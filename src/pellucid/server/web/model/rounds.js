@@ -1,22 +1,17 @@
-// Rounds of guessing, from the steps that checked guesses: what was drafted, what was right.
+// Rounds of guessing: what was drafted, and what of it the model accepted.
 
 import { shortName } from "../core/names.js";
 
-/** A round is a sequence's part in a step that checked guesses: one position more than it guessed. */
+/** The drafts that the steps checked, one row each; of one request if it is given. */
 export function roundsOf(steps, request = null) {
-  const rounds = [];
-  for (const step of steps) {
-    for (const item of step.batch) {
-      if (item.kind !== "verify" || item.request === null) continue;
-      if (request !== null && item.request !== request) continue;
-      const given = step.tokens.filter((token) => token.sequence === item.sequence).length;
-      rounds.push({
-        step: step.id, request: item.request, name: shortName(item.request), sequence: item.sequence,
-        drafted: item.tokens - 1, accepted: Math.max(0, given - 1), forward_ms: step.ms.forward,
-      });
-    }
-  }
-  return rounds;
+  return steps.flatMap((step) => (step.drafts ?? [])
+    .filter((draft) => draft.request !== null && (request === null || draft.request === request))
+    .map((draft) => ({
+      step: step.id, request: draft.request, name: shortName(draft.request), sequence: draft.sequence,
+      drafted: draft.guessed.length, accepted: draft.accepted, guessed: draft.guessed,
+      forward_ms: step.ms.forward, draft_ms: step.ms.draft ?? null,
+    }))
+    .filter((round) => round.drafted > 0));
 }
 
 /** For each position of a guess, the share of rounds in which it was reached and right. */
@@ -26,4 +21,25 @@ export function acceptance(rounds) {
     const tried = rounds.filter((round) => round.drafted > i);
     return tried.filter((round) => round.accepted > i).length / tried.length;
   });
+}
+
+/**
+ * What guessing gave and cost, in milliseconds: `saved` is the tokens that came with a guess times a plain
+ * decode step's time (the median of those in the window without drafts), `spent` the time of drafting and
+ * what steps with drafts took beyond a plain one. null where there is no plain step to compare with.
+ */
+export function netTime(steps) {
+  const decodes = steps.filter((s) => s.batch.length && s.batch.every((item) => item.kind !== "prefill"));
+  const plain = decodes.filter((s) => !s.drafts?.length).map((s) => s.ms.forward).sort((a, b) => a - b);
+  const drafted = decodes.filter((s) => s.drafts?.length);
+  if (!plain.length || !drafted.length) return null;
+  const usual = plain[Math.floor(plain.length / 2)];
+  let saved = 0;
+  let spent = 0;
+  for (const step of drafted) {
+    const most = Math.max(...step.drafts.map((draft) => draft.accepted));
+    saved += most * usual;
+    spent += (step.ms.draft ?? 0) + Math.max(0, step.ms.forward - usual);
+  }
+  return { saved, spent, net: saved - spent };
 }

@@ -33,10 +33,13 @@ export function traffic(step) {
 
 export const totalBytes = (step) => TRAFFIC.reduce((sum, name) => sum + (traffic(step)[name] ?? 0), 0);
 
-/** Gigabytes a second: predicted bytes over the measured time of the forward pass. */
+/** Bytes that come from memory: weights, keys and values. Activations mostly stay in the processor's caches. */
+export const memoryBytes = ({ cost }) => cost.weights_read + cost.kv_read + cost.kv_written;
+
+/** Gigabytes a second: predicted bytes of memory over the measured time of the forward pass. */
 export function achieved(step) {
   const ms = step.ms.forward;
-  return ms > 0 ? totalBytes(step) / ms / 1e6 : null;
+  return ms > 0 ? memoryBytes(step) / ms / 1e6 : null;
 }
 
 /** Positions computed. */
