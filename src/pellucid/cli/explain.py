@@ -45,6 +45,7 @@ from pellucid.core.errors import BadInput
     "--follow", metavar="TEXT", help="Token to follow through the layers. [the likeliest]"
 )
 @click.option("--measure", is_flag=True, help="Measure here what would change it: takes seconds.")
+@click.option("--draft", metavar="MODEL", help="A smaller model that could guess ahead.")
 @click.option(
     "--hardware",
     metavar="NAME",
@@ -74,6 +75,7 @@ def explain(
     head: int | None,
     follow: str | None,
     measure: bool,
+    draft: str | None,
     hardware: str | None,
     bits: float | None,
     context: int | None,
@@ -112,6 +114,7 @@ def explain(
         context,
         backend or "native",
         threads,
+        None if draft is None else find_model(draft, offline),
     )
     find = find_model if prompt is not None else find_config
     explanation = make(find(name, offline), prompt, wishes, note)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pellucid.core.errors import BadInput, PellucidError
 from pellucid.costs import WeightSize
@@ -12,7 +13,7 @@ from pellucid.engine.llm import LLM
 from pellucid.explain.hardware import Hardware
 from pellucid.explain.inside import look_inside
 from pellucid.explain.kv import kv_account
-from pellucid.explain.measure import Bench
+from pellucid.explain.measure import Bench, Guessed, guessed
 from pellucid.explain.price import Limits, Priced, bound
 from pellucid.explain.report import (
     Elsewhere,
@@ -32,8 +33,8 @@ from pellucid.explain.seen import (
     probabilities,
 )
 from pellucid.explain.source import Source, check_bits, open_source
-from pellucid.explain.timed import time_answer
-from pellucid.explain.whatif import what_ifs
+from pellucid.explain.timed import Timed, time_answer
+from pellucid.explain.whatif import DRAFT_SIZE, Change, what_ifs
 from pellucid.formats import open_checkpoint
 from pellucid.ops.native.backend import available_threads
 from pellucid.ops.native.peaks import Peaks, Probe
@@ -62,6 +63,7 @@ class Wishes:
     length: int | None = None
     backend: str = "native"
     threads: int | None = None
+    draft: Path | None = None
 
 
 def explain(path: Path, prompt: str | None, wishes: Wishes, note: Note) -> Explanation:
@@ -78,13 +80,7 @@ def explain(path: Path, prompt: str | None, wishes: Wishes, note: Note) -> Expla
     check_head(len(heads), heads, wishes.layer, wishes.head)
     if prompt is None or not source.whole:
         return _predicted(source, prompt, wishes)
-    with LLM(
-        path,
-        backend=wishes.backend,
-        threads=wishes.threads,
-        enable_prefix_caching=False,
-        max_num_seqs=1,
-    ) as llm:
+    with LLM(path, **_engine_options(wishes)) as llm:
         return _of_prompt(llm, prompt, source, wishes, note)
 
 
@@ -177,12 +173,14 @@ def _here(
     end = prompt_tokens + wishes.tokens - 1  # the last token is chosen and never computed
     kv = kv_account(model.spec, end, page_size, model.ops.kv_dtype, model.ops.kv_lanes, model.ops)
     _check_pages(timed.held, page_size)
-    changes = what_ifs(priced, limits, end)
+    share = DRAFT_SIZE
+    if wishes.draft is not None:
+        share = open_source(wishes.draft).priced.weight_bytes / priced.weight_bytes
+    changes = what_ifs(priced, limits, end, share)
     if wishes.measure:
         note("measuring what would change it")
-        changes = Bench(model, priced, limits, source.path, llm.max_model_len).measured(
-            changes, end
-        )
+        bench = Bench(model, priced, limits, source.path, llm.max_model_len)
+        changes = bench.measured(changes, end, _guessing(source.path, prompt, timed, wishes))
     return Here(
         wishes.backend,
         threads,
@@ -193,6 +191,31 @@ def _here(
         kv,
         tuple(changes),
     )
+
+
+def _guessing(path: Path, prompt: str, plain: Timed, wishes: Wishes) -> dict[Change, Guessed]:
+    """The same answer with guesses from the text, and with those of a draft if one was named."""
+    methods: dict[Change, dict[str, str]] = {Change.NGRAM: {"method": "ngram"}}
+    if wishes.draft is not None:
+        methods[Change.DRAFT] = {"method": "draft", "model": str(wishes.draft)}
+    found: dict[Change, Guessed] = {}
+    for change, method in methods.items():
+        try:
+            with LLM(path, speculative=method, **_engine_options(wishes)) as llm:
+                found[change] = guessed(plain, time_answer(llm, prompt, wishes.tokens))
+        except PellucidError as error:  # a draft of other tokens, or no memory for one more model
+            found[change] = Guessed(None, f"not measured: {error}")
+    return found
+
+
+def _engine_options(wishes: Wishes) -> dict[str, Any]:
+    """An engine whose times are one prompt's own: nothing of an earlier run is kept."""
+    return {
+        "backend": wishes.backend,
+        "threads": wishes.threads,
+        "enable_prefix_caching": False,
+        "max_num_seqs": 1,
+    }
 
 
 def _check_pages(held: tuple[int, int] | None, page_size: int) -> None:

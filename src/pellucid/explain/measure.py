@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,17 +18,15 @@ from pellucid.core.spec import ModelSpec
 from pellucid.costs import kv_bytes_per_token, pages_for
 from pellucid.engine.memory import available_memory, in_words
 from pellucid.explain.price import Limits, Priced
+from pellucid.explain.timed import Timed
 from pellucid.explain.whatif import (
-    ACCEPTED,
     BATCH,
-    GUESSES,
     Change,
     Outcome,
     Pair,
     Shape,
     WhatIf,
     bits,
-    tokens_of_a_round,
 )
 from pellucid.formats import open_checkpoint
 from pellucid.models.registry import Model, load_model
@@ -42,6 +41,23 @@ _ROUNDS = 7  # medians of so many, shapes in turn, after one that is not counted
 _CHUNK = 512
 
 
+class Guessed(NamedTuple):
+    """Waits for a token without and with guesses, and what became of the guesses, or why there were
+    none, in words."""
+
+    pair: Pair | None
+    seen: str
+
+
+def guessed(plain: Timed, ahead: Timed) -> Guessed:
+    """One answer, timed without and with guesses."""
+    if plain.later is None or ahead.later is None:
+        return Guessed(None, "not measured: the answer has one token")
+    pair = Pair(Outcome(plain.later.seconds, 1.0), Outcome(ahead.later.seconds, 1.0))
+    said = f"measured on this answer: {ahead.accepted} of {ahead.guessed} guesses were right"
+    return Guessed(pair, said)
+
+
 @dataclass(frozen=True, slots=True)
 class Bench:
     """What is measured: a model at `path`, used at `max_model_len` positions."""
@@ -52,17 +68,23 @@ class Bench:
     path: Path
     max_model_len: int
 
-    def measured(self, what_ifs: Sequence[WhatIf], context: int) -> list[WhatIf]:
+    def measured(
+        self, what_ifs: Sequence[WhatIf], context: int, guessing: Mapping[Change, Guessed]
+    ) -> list[WhatIf]:
         """`what_ifs` with what was measured of them here; other bits are one more where half of
         them cannot be. Raises `PellucidError` where memory is short."""
-        one, many, check = Shape(context), Shape(context, BATCH), Shape(context, 1, 1 + GUESSES)
-        seconds = step_seconds([(self.model, shape) for shape in (one, many, check)])
-        before = Outcome(seconds[0], 1.0)
-        pairs = {
-            Change.BATCH: Pair(before, Outcome(seconds[1], BATCH)),
-            Change.NGRAM: Pair(before, Outcome(seconds[2], tokens_of_a_round(GUESSES, ACCEPTED))),
-        }
-        found = [replace(one, measured=pairs.get(one.kind)) for one in what_ifs]
+        one, many = step_seconds(
+            [(self.model, Shape(context)), (self.model, Shape(context, BATCH))]
+        )
+        batch = Pair(Outcome(one, 1.0), Outcome(many, BATCH))
+        found = []
+        for what_if in what_ifs:
+            if what_if.kind is Change.BATCH:
+                what_if = replace(what_if, measured=batch)
+            elif what_if.kind in guessing:
+                pair, seen = guessing[what_if.kind]
+                what_if = replace(what_if, measured=pair, seen=seen)
+            found.append(what_if)
         found.append(self._other_bits(context))
         return found
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from pellucid.core.cost import Cost
@@ -76,7 +77,7 @@ def bound(cost: Cost, limits: Limits) -> Bound:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Priced:
     """A model whose steps can be priced: its weights as they are stored, and its KV cache."""
 
@@ -101,7 +102,11 @@ class Priced:
 
     def cost(self, spans: Sequence[SpanRecord]) -> Cost:
         """The least that a step over `spans` takes: what its StepRecord would say."""
-        return StepCosts(self.spec, self.weights, self.kv_dtype, self.kv_lanes).of(spans)
+        return self._costs.of(spans)
+
+    @cached_property
+    def _costs(self) -> StepCosts:
+        return StepCosts(self.spec, self.weights, self.kv_dtype, self.kv_lanes)
 
     def prefill(self, length: int) -> Cost:
         """A prompt of `length` tokens in one step."""

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pellucid.core.cost import Cost
 from pellucid.core.errors import PellucidError
 from pellucid.core.params import SamplingParams
-from pellucid.core.record import StepRecord
-from pellucid.engine.engine import Engine
+from pellucid.core.record import Phases, StepRecord
 from pellucid.engine.llm import LLM
 from pellucid.engine.stream import Stream
 
@@ -20,13 +19,7 @@ RUNS = 3
 _LONG_RUN_SECONDS = 4.0  # one is enough then
 
 # What a phase of a StepRecord is called where people read it.
-PHASE_NAMES = {
-    "schedule": "schedule",
-    "lower": "lower",
-    "forward": "forward",
-    "sample": "sample",
-    "deliver": "detokenize and deliver",
-}
+PHASE_NAMES = {"deliver": "detokenize and deliver"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +50,9 @@ class Timed:
     """An answer and its times.
 
     first, later: the wait for the first token, and between two later ones on average (None for an
-    answer of one token). spread: the fewest and most seconds of each over all runs. held: pages
-    that the sequence owned after some step, with the positions computed by then.
+    answer of one token). spread: the fewest and most seconds of each over all runs. held: positions
+    computed after some step, and pages that the sequence owned then. guessed, accepted: tokens of
+    drafts, in the run that is shown.
     """
 
     token_ids: tuple[int, ...]
@@ -71,6 +65,8 @@ class Timed:
     later_spread: tuple[float, float] | None
     held: tuple[int, int] | None
     runs: int
+    guessed: int = 0
+    accepted: int = 0
 
 
 @dataclass(slots=True)
@@ -110,7 +106,8 @@ class _Run:
             return None
         begin, last = self.first_steps[-1], steps[-1]
         waited = last.start + last.total_seconds - begin.start - begin.total_seconds
-        return Split(waited / len(steps), _phases(steps, len(steps)))
+        tokens = sum(len(given) for step in steps for given in step.tokens.values())
+        return Split(waited / tokens, _phases(steps, tokens))
 
 
 def time_answer(llm: LLM, prompt: str, n_tokens: int) -> Timed:
@@ -138,6 +135,8 @@ def time_answer(llm: LLM, prompt: str, n_tokens: int) -> Timed:
         (min(laters), max(laters)) if laters else None,
         shown.held[-1] if shown.held else None,
         len(runs),
+        sum(len(one.draft) for record in shown.records for one in record.rounds),
+        sum(one.n_accepted for record in shown.records for one in record.rounds),
     )
 
 
@@ -153,8 +152,9 @@ def _run(llm: LLM, prompt: str, n_tokens: int) -> _Run:
 
     def see(record: StepRecord) -> None:
         run.records.append(record)
-        if len(run.token_ids) + 1 < n_tokens:  # an answer that ends has given its pages back
-            run.held.append(_held(engine, record))
+        if record.pages.owned:  # an answer that ends has given its pages back
+            span = record.spans[-1]
+            run.held.append((span.start + span.n_tokens, record.pages.owned))
 
     drop = engine.subscribe(see)
     try:
@@ -167,17 +167,14 @@ def _run(llm: LLM, prompt: str, n_tokens: int) -> _Run:
     return run
 
 
-def _held(engine: Engine, record: StepRecord) -> tuple[int, int]:
-    """Positions computed so far, and pages owned."""
-    span = record.spans[-1]
-    return span.start + span.n_tokens, engine.scheduler.page_counts().owned
-
-
 def _phases(steps: Sequence[StepRecord], among: int) -> tuple[tuple[str, float], ...]:
-    return tuple(
-        (PHASE_NAMES[name], sum(getattr(step.seconds, name) for step in steps) / among)
-        for name in PHASE_NAMES
-    )
+    """The phases of all steps together, each divided by `among`; drafting where it was done."""
+    sums = {
+        name: sum(getattr(step.seconds, name) for step in steps) / among for name in Phases._fields
+    }
+    if not any(step.rounds for step in steps):
+        del sums["draft"]  # the question whether to draft, which the rest holds
+    return tuple((PHASE_NAMES.get(name, name), seconds) for name, seconds in sums.items())
 
 
 def _prefill(run: _Run) -> Stage:

@@ -61,7 +61,7 @@ class Change(Enum):
     NGRAM = "an n-gram draft"
 
 
-_ASSUMED = f"assumed: {ACCEPTED:.0%} of guesses are accepted"
+_ASSUMED = f"predicted if {ACCEPTED:.0%} of guesses are accepted"
 _NOTES = {
     Change.BATCH: "tokens of all sequences together",
     Change.DRAFT: _ASSUMED,
@@ -71,25 +71,30 @@ _NOTES = {
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """A change, in words; what it makes of a step; and the same measured, where it was."""
+    """A change, in words; what it makes of a step; and the same measured, where it was. `seen` is
+    what was counted while it was measured."""
 
     kind: Change
     change: str
     predicted: Pair
     measured: Pair | None = None
+    seen: str = ""
 
     @property
     def note(self) -> str:
-        """What is assumed."""
-        return _NOTES.get(self.kind, "")
+        """What is assumed, and what was counted."""
+        return "; ".join(filter(None, (_NOTES.get(self.kind, ""), self.seen)))
 
 
-def what_ifs(priced: Priced, limits: Limits, context: int) -> list[WhatIf]:
-    """A batch, half the bits and two kinds of draft, predicted for `context` positions."""
+def what_ifs(
+    priced: Priced, limits: Limits, context: int, draft_size: float = DRAFT_SIZE
+) -> list[WhatIf]:
+    """A batch, half the bits and two kinds of draft, predicted for `context` positions; a model
+    that guesses takes `draft_size` of this one's time."""
     now = _step(priced, limits, Shape(context))
     batch = _step(priced, limits, Shape(context, BATCH)).seconds
     check = _step(priced, limits, Shape(context, rows=1 + GUESSES)).seconds
-    drafted = check + GUESSES * DRAFT_SIZE * now.seconds
+    drafted = check + GUESSES * draft_size * now.seconds
     tokens = tokens_of_a_round(GUESSES, ACCEPTED)
     return [
         WhatIf(
@@ -100,7 +105,7 @@ def what_ifs(priced: Priced, limits: Limits, context: int) -> list[WhatIf]:
         bits(priced, limits, context, 0.5),
         WhatIf(
             Change.DRAFT,
-            f"a model of a tenth guesses {GUESSES} tokens, one step checks them",
+            f"a model {draft_size:.2g} times as large guesses {GUESSES} tokens, one step checks",
             Pair(now, Outcome(drafted, tokens)),
         ),
         WhatIf(

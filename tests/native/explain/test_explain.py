@@ -19,7 +19,7 @@ from pellucid.explain.report import Elsewhere, Here
 from pellucid.explain.source import open_source
 from pellucid.explain.whatif import Change
 from tests.python.cli.conftest import Ended, command  # noqa: F401 - a fixture
-from tests.python.engine.tiny import CONTEXT, HEADS, KV_HEADS, LAYERS, D
+from tests.python.engine.tiny import CONTEXT, HEADS, KV_HEADS, LAYERS, D, write_model
 
 PROMPT = "hello there <b>"
 
@@ -83,6 +83,27 @@ def test_what_is_measured_says_so_and_the_rest_is_predicted(whole: Explanation) 
     assert {"measured", "predicted", "computed", "stated"} <= set(
         re.findall(r'"mark": "(\w+)"', text)
     )
+
+
+def test_guesses_are_counted_on_the_same_answer(tiny: Path) -> None:
+    wishes = Wishes(tokens=24, measure=True, threads=1, draft=tiny)
+    found = {one.kind: one for one in here_of(explain(tiny, "ab" * 12, wishes, str)).what_ifs}
+    for kind in (Change.NGRAM, Change.DRAFT):
+        assert re.search(r"\d+ of \d+ guesses were right", found[kind].note)
+        assert found[kind].measured is not None
+    # A model that guesses for itself takes as long as itself.
+    assert "1 times as large" in found[Change.DRAFT].change
+
+
+def test_a_draft_that_cannot_guess_is_said_and_nothing_else_is_lost(
+    tiny: Path, tmp_path: Path
+) -> None:
+    other = write_model(tmp_path / "other.gguf", token_of_a="å")
+    found = explain(tiny, "he", Wishes(tokens=4, measure=True, threads=1, draft=other), str)
+    draft = {one.kind: one for one in here_of(found).what_ifs}[Change.DRAFT]
+    assert draft.measured is None
+    assert "not measured: " in draft.note
+    assert draft.note in page(found).replace("&#x27;", "'")
 
 
 def test_json_holds_every_number_once_read_back(whole: Explanation) -> None:
