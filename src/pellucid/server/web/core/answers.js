@@ -26,8 +26,9 @@ export class Answers {
     const tokens = fromSteps(this.#app.store.steps, request);
     const own = this.#own.get(request.id.replace(/\.\d+$/, "")) ?? this.#own.get(request.id);
     const told = this.#mayAsk(request) ? this.#fetched(request) : { why: WHY };
-    if (told?.tokens) return { tokens: joined(told.tokens, tokens), texts: true, prompt: told.prompt ?? null, funnel: true };
-    if (own) return { tokens: joined(own, tokens), texts: true, prompt: null, funnel: false };
+    const funnel = this.#app.recording === null && Boolean(this.#app.store.about?.features?.funnel);
+    if (told?.tokens) return { tokens: joined(told.tokens, tokens), texts: true, prompt: told.prompt ?? null, funnel };
+    if (own) return { tokens: joined(own, tokens), texts: true, prompt: null, funnel };
     return { tokens, texts: false, prompt: null, funnel: false, why: told?.why ?? "" };
   }
 

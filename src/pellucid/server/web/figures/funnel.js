@@ -34,10 +34,6 @@ export class Funnel {
   }
 
   async #show(host, request, token, sampling) {
-    if (!this.#app.store.about?.features?.funnel) {
-      replace(host, el("p", { class: "quiet" }, "This server keeps no logits to draw again from."));
-      return;
-    }
     replace(host, el("p", { class: "quiet" }, "The logits are looked up …"));
     try {
       const body = { request, index: token.index, ...(sampling ? { sampling } : {}) };

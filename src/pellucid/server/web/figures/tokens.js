@@ -1,7 +1,7 @@
 // Figure 8: the answer as tokens: how late each came, how surprising it was, and how it was drawn.
 
 import { el, replace } from "../core/dom.js";
-import { digits, duration, key, num, percent, plural } from "../core/format.js";
+import { digits, duration, glyph, key, num, percent, plural } from "../core/format.js";
 import { requestPaint, shortName } from "../core/names.js";
 import { legend } from "../draw/legend.js";
 import { drawStrip, visible } from "../draw/strip.js";
@@ -128,9 +128,10 @@ function explain(host, funnel, view, index) {
   ].filter(([, value]) => value !== null && value !== undefined && value !== "–");
   replace(host,
     el("h4", {}, `Token ${token.index + 1}${token.text === undefined ? "" : `: ${JSON.stringify(token.text)}`}`),
-    el("dl", { class: "timings" }, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))])),
-    token.top?.length ? alternatives(token) : null,
-    view.texts ? funnel.of(view.request, token) : null);
+    el("div", { class: "sides" },
+      el("dl", { class: "timings" }, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))])),
+      token.top?.length ? alternatives(token) : null),
+    view.funnel ? funnel.of(view.request, token) : null);
 }
 
 function alternatives(token) {
@@ -140,5 +141,5 @@ function alternatives(token) {
     row.lastChild.style.setProperty("--share", percent(Math.exp(logprob)).replace(" ", ""));
     return row;
   }));
-  return el("div", { class: "funnel" }, el("div", { class: "stage" }, el("div", { class: "quiet" }, "the likeliest, before any filter ●"), list));
+  return el("div", { class: "funnel" }, el("div", { class: "stage" }, el("div", { class: "quiet" }, "the likeliest, before any filter", glyph("measured")), list));
 }
