@@ -1,5 +1,6 @@
 // The bar at the top: what is served, where the records come from, what is selected.
 
+import { choice } from "../draw/choice.js";
 import { el, replace, say } from "./dom.js";
 import { digits } from "./format.js";
 import { requestPaint, shortName } from "./names.js";
@@ -97,14 +98,8 @@ export class Header {
   }
 
   #themes() {
-    const group = el("div", { class: "segments", role: "group", aria: { label: "Theme" } }, ["auto", "light", "dark"].map((mode) => el("button", {
-      type: "button", data: { mode }, aria: { pressed: String(mode === this.#app.theme.mode) },
-      on: { click: () => {
-        this.#app.theme.set(mode);
-        for (const button of group.children) button.setAttribute("aria-pressed", String(button.dataset.mode === mode));
-      } },
-    }, mode)));
-    return group;
+    const modes = ["auto", "light", "dark"].map((mode) => [mode, mode]);
+    return choice("Theme", modes, this.#app.theme.mode, (mode) => this.#app.theme.set(mode));
   }
 
   #pauseOrGoOn() {

@@ -18,6 +18,7 @@ export const anatomy = {
   number: 2,
   title: "Step anatomy",
   question: "What did this step's milliseconds buy?",
+  wide: true,
 
   onVisible: (visible, app) => app.wantSpans("anatomy", visible),
 
@@ -215,7 +216,7 @@ function layOut(view, grouped) {
 
 function groupBlock(group, i, at, grouped) {
   return {
-    key: `group ${i}`, row: 1, from: at, to: at + group.ms, label: group.name, paint: "free", op: grouped ? group.op : null,
+    key: `group ${i}`, row: 1, from: at, to: at + group.ms, label: group.name, short: grouped || group.layer === null ? null : String(group.layer), paint: "free", op: grouped ? group.op : null,
     tip: { title: group.name, rows: [["time", duration(group.ms), "measured"], ["operations in it", String(group.ops.length)]] },
   };
 }
@@ -252,8 +253,9 @@ function paint(ctx, app, { x, y, w, h, block }) {
     ctx.fillRect(x, y, inner, h);
   }
   ctx.globalAlpha = 1;
-  if (w < 26 || block.hatched) return;
+  if (w < (block.short ? 18 : 26) || block.hatched) return;
   const light = block.row === 1 || /heat-[0-2]|wait/.test(block.paint);
   const dark = app.theme.dark;
-  write(ctx, block.label, x + 5, y + h / 2, { paint: light === dark ? "#fff" : "#111", max: w - 8 });
+  const words = block.short && w < 54 ? block.short : block.label;
+  write(ctx, words, x + 5, y + h / 2, { paint: light === dark ? "#fff" : "#111", max: w - 8 });
 }

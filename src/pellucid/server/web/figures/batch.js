@@ -5,6 +5,7 @@ import { duration, key, num, percent, plural, sentence } from "../core/format.js
 import { KINDS, requestPaint, shortName } from "../core/names.js";
 import { wall } from "../core/times.js";
 import { yAxis } from "../draw/axes.js";
+import { choice } from "../draw/choice.js";
 import { columns, fitting, markColumns, stepAxis } from "../draw/columns.js";
 import { legend } from "../draw/legend.js";
 import { Plot } from "../draw/plot.js";
@@ -19,6 +20,7 @@ export const batchStrip = {
   number: 7,
   title: "Batch strip",
   question: "What did the scheduler decide, and why not more?",
+  wide: true,
 
   view(app) {
     const steps = app.stepsShown(MOST);
@@ -53,10 +55,12 @@ export const batchStrip = {
     const plot = new Plot(app, "Positions that each step computed, one column per step");
     plot.onFocusMark = redraw;
     const words = el("div", { class: "detail" });
+    const state = { by: "positions" };
     body.append(plot.element, words);
     return {
+      controls: [choice("Height", [["positions", "positions"], ["sequences", "requests"]], state.by, (by) => ((state.by = by), redraw()))],
       draw(view, width) {
-        draw(plot, app, view, width);
+        draw(plot, app, state.by, view, width);
         explain(words, view);
       },
       legend: legend(["quiet", "prompt", "hatch"], ["quiet", "answer"], ["bad", "somebody waits", "dot"], ["accent", "preempted", "outline"], ["ink", "budget", "dash"])
@@ -115,17 +119,20 @@ function explain(host, view) {
   replace(host, el("p", {}, sentence(inWords(step))), waiting);
 }
 
-function draw(plot, app, view, width) {
+/** How much of a column is a part's: its positions, or one for each request. */
+const sizeOf = (part, by) => (by === "positions" ? part.tokens : 1);
+
+function draw(plot, app, by, view, width) {
   const { paints } = app;
   const shown = view.steps.slice(-fitting(width, 44, 4));
   const height = 210;
   const bottom = height - 34;
   const places = columns(shown.length, 44, width - 4);
-  const most = Math.max(...shown.map((s) => s.positions));
-  const budget = Math.max(...shown.map((s) => s.budget ?? 0));
+  const most = Math.max(...shown.map((s) => s.parts.reduce((sum, part) => sum + sizeOf(part, by), 0)));
+  const budget = Math.max(...shown.map((s) => (by === "positions" ? s.budget : s.most_sequences) ?? 0));
   const y = linear([0, niceEnd(Math.max(most, 4))], [bottom, 12]);
   const ids = shown.map((s) => s.id);
-  const marks = shown.flatMap((step, i) => columnMarks(app, step, places[i], y, bottom));
+  const marks = shown.flatMap((step, i) => columnMarks(app, step, places[i], y, bottom, by));
   plot.render(width, height, marks, (ctx) => {
     yAxis(ctx, y, { left: 44, right: width - 4, format: (v) => String(v), paints });
     markColumns(ctx, ids, places, 6, bottom, app);
@@ -144,14 +151,14 @@ function budgetLine(ctx, budget, y, width, paints) {
   write(ctx, inside ? `budget ${budget}` : `budget ${budget} ↑`, width - 6, at + (inside && at > 20 ? -7 : 8), { paint: paints.ink, align: "right" });
 }
 
-function columnMarks(app, step, place, y, bottom) {
+function columnMarks(app, step, place, y, bottom, by) {
   const marks = [{
     key: `step ${step.id}`, x: place.x, y: 6, w: place.w, h: bottom + 10, over: { step: step.id },
     choose: () => app.selection.toggle({ step: step.id }), tip: () => stepTip(step),
   }];
   let at = bottom;
   for (const part of step.parts) {
-    const h = bottom - y(part.tokens);
+    const h = bottom - y(sizeOf(part, by));
     at -= h;
     marks.push({
       key: `${step.id} ${part.request}`, x: place.x, y: at, w: place.w, h, part, over: { step: step.id, request: part.request },

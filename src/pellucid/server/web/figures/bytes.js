@@ -1,9 +1,9 @@
 // Figure 4: a stacked bar of bytes per step, and the rate at which they moved.
 
-import { el } from "../core/dom.js";
 import { bytes, digits, duration, key, num, percent } from "../core/format.js";
 import { TRAFFIC, trafficPaint } from "../core/names.js";
 import { yAxis } from "../draw/axes.js";
+import { choice } from "../draw/choice.js";
 import { columns, fitting, markColumns, stepAxis } from "../draw/columns.js";
 import { legend } from "../draw/legend.js";
 import { Plot } from "../draw/plot.js";
@@ -66,24 +66,12 @@ export const byteLedger = {
     const state = { per: "step" };
     body.append(plot.element);
     return {
-      controls: perSwitch(state, redraw),
+      controls: [choice("Bytes", [["step", "per step"], ["position", "per position"]], state.per, (per) => ((state.per = per), redraw()))],
       draw: (view, width) => draw(plot, app, state, view, width),
       legend: legend(...TRAFFIC.map((name) => [trafficPaint(name), WORDS[name]]), ["ink", "weights, keys and values a second (right axis)", "line"], ["quiet", "peak of this machine", "dash"]),
     };
   },
 };
-
-function perSwitch(state, redraw) {
-  const group = el("div", { class: "segments", role: "group", aria: { label: "Bytes" } }, ["step", "position"].map((per) => el("button", {
-    type: "button", aria: { pressed: String(per === state.per) }, data: { per },
-    on: { click: () => {
-      state.per = per;
-      for (const button of group.children) button.setAttribute("aria-pressed", String(button.dataset.per === per));
-      redraw();
-    } },
-  }, `per ${per}`)));
-  return [group];
-}
 
 function draw(plot, app, state, view, width) {
   const { paints } = app;

@@ -10,6 +10,7 @@ import { kind, memoryBytes } from "../model/steps.js";
 
 const STEPS = 48;
 const MOST_OPS = 12;
+const LEAST_SHARE = 0.004; // of the time: what takes less is no dot
 const LABELLED = 5;
 const WORK = { prefill: "prompt", decode: "answer" };
 
@@ -40,7 +41,7 @@ export const roofline = {
     for (const point of view.points.filter((p) => p.op === "whole")) {
       const roof = point.bound_by === "memory" ? "memory" : "arithmetic";
       said.push(said.length ? " " : "", key(`${point.work === "prefill" ? "Prompts" : "Answers"}`, `stage-${point.work}`), " are bound by ", roof, ": ",
-        num(`${digits(point.rate)} G`), "operations a second, ", num(percent(point.rate / point.attainable)), " of what ", num(`${digits(point.intensity)}`, "predicted"), " operations per byte allow.");
+        num(`${digits(point.rate)} Gop/s`), ", ", num(percent(point.rate / point.attainable)), " of what ", num(`${digits(point.intensity)}`, "predicted"), " operations per byte allow.");
     }
     return said;
   },
@@ -86,7 +87,7 @@ function pointsOf(app, steps, work, limits) {
   const whole = {
     op: "whole", ms: sum(steps, (s) => s.ms.forward), operations: sum(steps, (s) => s.cost.operations), bytes: sum(steps, memoryBytes), calls: steps.length,
   };
-  const ops = byOp(steps.flatMap((s) => app.store.spansOf(s.id))).filter((o) => o.operations > 0 && o.bytes > 0 && o.ms > 0);
+  const ops = byOp(steps.flatMap((s) => app.store.spansOf(s.id))).filter((o) => o.ms > LEAST_SHARE * whole.ms);
   return [whole, ...ops.slice(0, MOST_OPS)].filter((o) => o.operations > 0 && o.bytes > 0).map((o) => {
     const intensity = o.operations / o.bytes;
     const arithmetic = o.op === "whole" ? (limits.int8 ?? limits.f32) : arithmeticPeak(o.op, limits);

@@ -1,6 +1,7 @@
 // The playground: a conversation or a text to go on from. What it asks is what the figures show.
 
 import { el, replace, say } from "../core/dom.js";
+import { choice } from "../draw/choice.js";
 import { digits, duration, glyph, percent } from "../core/format.js";
 import { requestPaint, shortName } from "../core/names.js";
 import { ask } from "./stream.js";
@@ -26,9 +27,7 @@ export class Playground {
   }
 
   #build() {
-    this.modes = el("div", { class: "segments", role: "group", aria: { label: "What is asked" } }, ["chat", "completion"].map((mode) => el("button", {
-      type: "button", aria: { pressed: String(mode === this.#mode) }, data: { mode }, on: { click: () => this.#setMode(mode) },
-    }, mode === "chat" ? "Chat" : "Completion")));
+    this.modes = choice("What is asked", [["chat", "Chat"], ["completion", "Completion"]], this.#mode, (mode) => this.#setMode(mode));
     this.text = el("textarea", { rows: "3", aria: { label: "Prompt" }, on: { keydown: (event) => this.#enter(event) } }, SAMPLES.chat);
     this.fields = Object.fromEntries(PARAMS.map(([name, props]) => [name, el("input", { name, ...props })]));
     this.probabilities = el("input", { type: "checkbox", checked: true });
@@ -56,7 +55,6 @@ export class Playground {
     if (mode === this.#mode) return;
     if (this.text.value === SAMPLES[this.#mode]) this.text.value = SAMPLES[mode];
     this.#mode = mode;
-    for (const button of this.modes.children) button.setAttribute("aria-pressed", String(button.dataset.mode === mode));
     this.#clear();
   }
 
