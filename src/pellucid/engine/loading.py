@@ -91,7 +91,15 @@ def load(
             )
         budget = (free - weights) // 2 if kv_budget is None else kv_budget
         limits = limits_for(spec, asked, budget, ops.kv_dtype, ops.kv_lanes, beside.per_token)
-        pool = describe(spec, limits, ops.kv_dtype, ops.kv_lanes, beside.per_token)
+        pool = describe(
+            spec,
+            limits,
+            budget,
+            ops.kv_dtype,
+            ops.kv_lanes,
+            beside.per_token,
+            given=kv_budget is not None,
+        )
         _say(note, f"weights: {in_words(weights)} {form}; {pool}")
         defaults = default_params(checkpoint)
         # The tokenizer's library keeps Python to itself while it builds; packing needs no Python.

@@ -96,9 +96,17 @@ def limits_for(
 
 
 def describe(
-    spec: ModelSpec, limits: Limits, kv_dtype: str, kv_lanes: int = 1, beside: int = 0
+    spec: ModelSpec,
+    limits: Limits,
+    kv_budget: int,
+    kv_dtype: str,
+    kv_lanes: int = 1,
+    beside: int = 0,
+    *,
+    given: bool = False,
 ) -> str:
-    """One line about what the pool takes, and why the context is what it is."""
+    """One line about what the pool takes and why, and the context. `given`: the budget is the
+    caller's, and not half of what is free."""
     page_bytes = limits.page_size * (kv_bytes_per_token(spec, kv_dtype, kv_lanes) + beside)
     line = (
         f"KV cache: up to {in_words(limits.n_pages * page_bytes)} in {limits.n_pages} pages of "
@@ -106,4 +114,9 @@ def describe(
     )
     if limits.max_model_len < spec.context_length:
         line += f" of the model's {spec.context_length}"
-    return line
+    if limits.n_pages == limits.max_num_seqs * pages_for(
+        max(limits.max_model_len, 2), limits.page_size
+    ):
+        return f"{line}: {limits.max_num_seqs} sequences of it fit at once"
+    whose = "kv_cache_memory_bytes" if given else "half of the memory free beside the weights"
+    return f"{line}: as much as {in_words(kv_budget)} hold, {whose}"

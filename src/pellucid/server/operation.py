@@ -15,6 +15,7 @@ from pellucid.core.errors import BadInput
 from pellucid.core.logs import LogForm
 from pellucid.core.params import SamplingParams
 from pellucid.engine.client import EngineClient
+from pellucid.engine.process.rest import at_rest
 from pellucid.engine.sizing import MAX_NUM_SEQS
 from pellucid.server.app import create_app
 from pellucid.server.guard import GuardLimits
@@ -140,7 +141,8 @@ async def _serve(
         logger.info("listening", extra={"url": url, "model": settings.model_name})
         tell_supervisor("READY=1")
 
-    await serve(app, bound, ready=ready, shutdown_timeout_s=chosen["shutdown_timeout"])
+    with at_rest():
+        await serve(app, bound, ready=ready, shutdown_timeout_s=chosen["shutdown_timeout"])
 
 
 def _say_choices(path: Path, chosen: Chosen) -> None:

@@ -12,7 +12,7 @@ from pellucid.core.errors import BadInput
 from pellucid.core.spec import LayerSpec, ModelSpec
 from pellucid.costs import kv_bytes_per_token
 from pellucid.engine.memory import _group_available, available_memory, in_words
-from pellucid.engine.sizing import Asked, limits_for
+from pellucid.engine.sizing import Asked, describe, limits_for
 
 SPEC = ModelSpec(
     family="llama",
@@ -99,3 +99,16 @@ def test_a_longer_context_than_the_models_is_refused() -> None:
         limits_for(SPEC, Asked(max_model_len=1001), 1 << 30, "f32")
     with pytest.raises(BadInput, match=r"a context of 500 needs .* lower max_model_len"):
         limits_for(SPEC, Asked(max_model_len=500), 400 * TOKEN, "f32")
+
+
+def test_the_line_says_why_the_pool_is_what_it_is() -> None:
+    asked = Asked(max_model_len=500, max_num_seqs=4)
+    whole = 4 * 512 * TOKEN
+    assert describe(SPEC, limits_for(SPEC, asked, 2 * whole, "f32"), 2 * whole, "f32").endswith(
+        "context 500 of the model's 1000: 4 sequences of it fit at once"
+    )
+    tight = limits_for(SPEC, asked, whole // 2, "f32")
+    assert describe(SPEC, tight, whole // 2, "f32").endswith(
+        f"as much as {in_words(whole // 2)} hold, half of the memory free beside the weights"
+    )
+    assert describe(SPEC, tight, whole // 2, "f32", given=True).endswith("kv_cache_memory_bytes")

@@ -23,6 +23,7 @@ from pellucid.engine.async_llm import AsyncLLM
 from pellucid.engine.client import LocalClient
 from pellucid.engine.process.frames import read_frame
 from pellucid.engine.process.letters import Failure
+from pellucid.engine.process.rest import at_rest
 from pellucid.engine.process.wire import Channel, Postbag, Wire
 from pellucid.engine.request import Request
 from pellucid.hub import SilentProgress
@@ -55,8 +56,9 @@ def main(descriptor: int) -> None:
             log_to_stderr(opening.log)
         wire = Wire(sock)
         host = _open(opening, wire)
-        while host is not None:
-            host.obey(read_frame(sock))
+        with at_rest():
+            while host is not None:
+                host.obey(read_frame(sock))
     # Not through the interpreter's end: that would wait for a step.
     os._exit(0)
 
