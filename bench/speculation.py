@@ -7,19 +7,19 @@ Guessing pays only where a step of several rows costs less than as many steps of
 measured first: seconds of a step by its rows, and the most that drafts of each length could bring
 if every guess were right. Then each task is answered with and without, greedily, one at a time.
 
-"bound" is what the same rounds would bring if nothing but the rows of their steps cost time; "share"
-is what was measured over it.
+"bound" is what the same rounds would bring if nothing but the rows of their steps cost time;
+"share" is what was measured over it.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from speculation_tasks import CODE, QUOTING
 
@@ -137,8 +137,9 @@ def compare(
     result = _result(task, n_tokens, took, later, seconds)
     print(
         f"{task:14} {result.n_tokens:5} {result.plain:8.1f} {result.speculative:8.1f} "
-        f"{result.ratio:6.2f} {result.bound:6.2f} {result.share:6.2f}   {result.accepted}/{result.guessed} in "
-        f"{result.drafts}   {result.draft_ms:.2f} + {result.forward_ms:.2f} + {result.rest_ms:.2f}"
+        f"{result.ratio:6.2f} {result.bound:6.2f} {result.share:6.2f}   "
+        f"{result.accepted}/{result.guessed} in {result.drafts}   "
+        f"{result.draft_ms:.2f} + {result.forward_ms:.2f} + {result.rest_ms:.2f}"
     )
     return result
 
@@ -187,7 +188,7 @@ def _result(
 def _at(seconds: dict[int, float], rows: int) -> float:
     """A step's seconds, on a line between the numbers of rows that were timed."""
     known = sorted(seconds)
-    for low, high in zip(known, known[1:], strict=False):
+    for low, high in itertools.pairwise(known):
         if low <= rows <= high:
             share = (rows - low) / (high - low)
             return seconds[low] * (1 - share) + seconds[high] * share
@@ -204,8 +205,8 @@ def _print_bound(given: argparse.Namespace, llm: LLM, seconds: dict[int, float])
     print("step, x      " + "".join(f"{t / seconds[1]:8.2f}" for t in seconds.values()))
     print("bound, x     " + "".join(f"{r * seconds[1] / t:8.2f}" for r, t in seconds.items()))
     print(
-        f"\n{'task':14} {'tok':>5} {'plain/s':>8} {'spec/s':>8} {'ratio':>6} {'bound':>6} {'share':>6}"
-        "   accepted   ms a token: draft + forward + rest"
+        f"\n{'task':14} {'tok':>5} {'plain/s':>8} {'spec/s':>8} {'ratio':>6} {'bound':>6} "
+        f"{'share':>6}   accepted   ms a token: draft + forward + rest"
     )
 
 

@@ -43,9 +43,9 @@ _TABLE = (
 # Edits and summaries: much of each answer stands in its prompt.
 QUOTING = {
     "repeat": f"Repeat this letter word for word:\n\n{_LETTER}",
-    "edit letter": f"Change the price to nine hundred pounds and write the whole letter:\n\n{_LETTER}",
-    "edit code": f"Rename the method peek to top and write the whole class:\n\n```python\n{_CODE}```",
-    "document": f"Write the whole class with a comment above each method:\n\n```python\n{_CODE}```",
+    "edit letter": f"Change the price to nine hundred pounds; write the whole letter:\n\n{_LETTER}",
+    "edit code": f"Rename the method peek to top; write the whole class:\n\n```python\n{_CODE}```",
+    "document": f"Write the whole class, a comment above each method:\n\n```python\n{_CODE}```",
     "summarise": f"Summarise this report in its own words and sentences:\n\n{_REPORT}",
     "table to JSON": f"Write these rows as a JSON list of objects:\n\n{_TABLE}",
 }

@@ -8,6 +8,7 @@ in several ways; each way must give the same tokens and the same logits, bit for
     chunked     prompts in chunks of a few tokens
     cached      again, their beginnings taken from the prefix cache
     preempted   each put off for a more urgent one, and computed again
+    speculated  tokens guessed ahead from the text so far, as many as there is room for
 
 Logits are those of the whole answer scored anew, beside whatever else runs. The digest is a hash of
 alone's tokens and logits: the same on another machine means the same bits there.
@@ -107,6 +108,10 @@ def run_selftest(
     note("preempted")
     with LLM(path, enable_prefix_caching=False, max_num_seqs=1, **common) as llm:
         ways.append(ask.compare(llm, "preempted", _each_before_the_last))
+    note("speculated")
+    guess: dict[str, Any] = {"speculative": {"method": "ngram", "tokens": 4, "adaptive": False}}
+    with LLM(path, max_num_seqs=len(prompts), **guess, **common) as llm:
+        ways.append(ask.compare(llm, "speculated"))
     return Report(tuple(ways), _digest(alone, logits), sum(map(len, alone)))
 
 
@@ -156,11 +161,14 @@ class _Ask:
         steps = stats.steps - before.steps
         hits = stats.prefix_hits - before.prefix_hits
         preemptions = stats.preemptions - before.preemptions
+        drafts = stats.drafts - before.drafts
+        right = stats.accepted_tokens - before.accepted_tokens
         proofs = {
             "crowd": (True, f"{len(answers)} answers at once"),
             "cached": (hits > 0, f"{hits} positions from the cache"),
             "chunked": (steps > len(answers[0]), f"{steps} steps"),
             "preempted": (preemptions > 0, f"{preemptions} preemptions"),
+            "speculated": (drafts > 0, f"{drafts} drafts, {right} tokens of them right"),
         }
         taken, proof = proofs[name]
         if not taken:

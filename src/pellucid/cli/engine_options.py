@@ -11,6 +11,7 @@ import click
 
 from pellucid.cli.arguments import find_model, offline_option
 from pellucid.cli.output import note
+from pellucid.speculation.settings import from_flags
 
 if TYPE_CHECKING:
     from pellucid import LLM
@@ -25,10 +26,23 @@ quantization_option = click.option(
     help="Quantise matrices in f32, f16 or bf16 at load: q8_0, q4_k_m and others.",
 )
 
+speculative_options = (
+    click.option(
+        "--speculative-method",
+        metavar="NAME",
+        help="Guess tokens ahead: ngram, draft or early-exit. Answers stay the same.",
+    ),
+    click.option(
+        "--speculative-model", metavar="MODEL", help="A smaller model that guesses, for draft."
+    ),
+    click.option("--speculative-tokens", type=int, metavar="N", help="The most guessed at once."),
+)
+
 _OPTIONS = (
     backend_option,
     threads_option,
     quantization_option,
+    *speculative_options,
     click.option("--max-model-len", type=int, help="Context: prompt and answer. [the model's]"),
     click.option(
         "--no-kv-cache",
@@ -50,14 +64,25 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
         backend: str | None,
         threads: int | None,
         quantization: str | None,
+        speculative_method: str | None,
+        speculative_model: str | None,
+        speculative_tokens: int | None,
         max_model_len: int | None,
         no_kv_cache: bool,
         offline: bool,
         verbose: bool,
         **others: Any,
     ) -> Any:
+        speculative = from_flags(speculative_method, speculative_model, speculative_tokens)
         engine = EngineOptions(
-            backend, threads, quantization, max_model_len, not no_kv_cache, offline, verbose
+            backend,
+            threads,
+            quantization,
+            max_model_len,
+            not no_kv_cache,
+            offline,
+            verbose,
+            speculative,
         )
         return command(engine=engine, **others)
 
@@ -75,6 +100,7 @@ class EngineOptions:
     kv_cache: bool = True
     offline: bool = False
     verbose: bool = False
+    speculative: dict[str, Any] | None = None
 
     def open(self, model: str) -> LLM:
         """The model, ready. Raises what finding, opening and loading it raise."""
@@ -89,6 +115,7 @@ class EngineOptions:
             "threads": self.threads,
             "quantization": self.quantization,
             "max_model_len": self.max_model_len,
+            "speculative": self.speculative,
         }
         given = {name: value for name, value in wishes.items() if value is not None}
         progress = _Notes() if self.verbose else None

@@ -129,7 +129,8 @@ class RequestRecord:
     for what has not happened.
 
     sequences: those of its answers, in order. steps: numbers of the first and the last that
-    computed something of it, so far.
+    computed something of it, so far. guessed_tokens: those of its drafts; accepted_tokens: those
+    of them that were right.
     """
 
     id: str
@@ -146,6 +147,8 @@ class RequestRecord:
     preemptions: int
     finish_reason: str | None
     steps: tuple[int, int] | None
+    guessed_tokens: int = 0
+    accepted_tokens: int = 0
 
 
 class LoadRecord(NamedTuple):

@@ -77,6 +77,11 @@ class AsyncLLM:
         return self._llm.max_model_len
 
     @property
+    def speculates(self) -> dict[str, Any] | None:
+        """How tokens are guessed ahead, None if they are not."""
+        return self._engine.speculates
+
+    @property
     def has_chat_template(self) -> bool:
         """Whether conversations are possible."""
         return self._llm.has_chat_template

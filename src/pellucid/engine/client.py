@@ -46,6 +46,8 @@ class ModelInfo:
     """The template's source; `tool_template` that of conversations with tools."""
     tool_template: str | None
     default_params: SamplingParams
+    speculative: dict[str, Any] | None = None
+    """How tokens are guessed ahead: the fields that were set, as plain data."""
 
 
 class AnswerStream(Protocol):
@@ -150,6 +152,7 @@ class LocalClient:
             chat_template=llm.chat_template(with_tools=False),
             tool_template=llm.chat_template(with_tools=True),
             default_params=llm.get_default_sampling_params(),
+            speculative=llm.speculates,
         )
 
     async def chat_token_ids(self, messages: Messages, layout: Layout = PLAIN) -> list[int]:

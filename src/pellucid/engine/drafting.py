@@ -68,22 +68,23 @@ def prepare_speculation(
     Raises `BadInput` for a draft model with another vocabulary or larger than the model itself, and
     for early exit after no layer or the last; and as `load_model`.
     """
+    told = settings.told()
     lengths = Lengths(settings.most, adaptive=settings.adaptive)
     if settings.rule != "exact":
         raise UnsupportedError(f"speculative: rule {settings.rule!r} is not implemented yet")
     if settings.method == "ngram":
-        return lambda cache: Speculation(PromptLookup(settings.most), lengths)
+        return lambda cache: Speculation(PromptLookup(settings.most), lengths, told)
     limits = loaded.limits
     if settings.method == "early-exit":
         early = _early(loaded.model, settings.layers)
         return lambda cache: Speculation(
-            _drafter(early, cache, new_sampler, limits, owns_cache=False), lengths
+            _drafter(early, cache, new_sampler, limits, owns_cache=False), lengths, told
         )
     assert draft is not None
     model = _load_draft(draft, loaded)
     own = new_cache(model, limits)
     return lambda cache: Speculation(
-        _drafter(model, own, new_sampler, limits, owns_cache=True), lengths
+        _drafter(model, own, new_sampler, limits, owns_cache=True), lengths, told
     )
 
 

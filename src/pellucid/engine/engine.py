@@ -24,6 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Sequence as Tokens
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,6 +165,11 @@ class Engine:
         runs the engine; what it raises is logged, and ends it. The result ends it too."""
         return self.ledger.subscribe(subscriber)
 
+    @property
+    def speculates(self) -> dict[str, Any] | None:
+        """How tokens are guessed ahead, as `SpeculativeSettings.told`; None if they are not."""
+        return None if self._speculation is None else self._speculation.told
+
     def waiting(self) -> list[tuple[str, str]]:
         """The requests that wait, and why: (request id, reason), an entry for each answer. Of
         probes nothing is said."""
@@ -174,6 +180,7 @@ class Engine:
         """What there is now, and what was counted; for any thread."""
         scheduler, ledger = self.scheduler, self.ledger
         pages = scheduler.page_counts()
+        guessed = {} if self._speculation is None else self._speculation.stats()
         return EngineStats(
             running_sequences=scheduler.n_running,
             waiting_sequences=scheduler.n_waiting,
@@ -187,6 +194,7 @@ class Engine:
             tokens_generated=ledger.tokens,
             requests_ended=self._requests_ended,
             preemptions=ledger.preemptions,
+            **guessed,
         )
 
     @property
@@ -328,6 +336,10 @@ class Engine:
             taken = take(self._sampler, logits, chosen, jobs, self._fail)
             tokens = {job.sequence.id: tuple(added.token_ids) for job, added in taken}
             self.scheduler.apply(plan, tokens)
+            rounds = rounds_of(drafts, tokens)
+            for one in rounds:
+                if one.sequence in jobs:
+                    jobs[one.sequence].generation.checked(one)
             self._deliver(taken)
         seconds = Phases(
             planned - start,
@@ -337,7 +349,6 @@ class Engine:
             sampled - computed,
             time.monotonic() - sampled,
         )
-        rounds = rounds_of(drafts, tokens)
         if self._speculation is not None:
             self._speculation.learn(plan, rounds, tokens, jobs, seconds)
         waiting = self._some_waiting() if self.ledger.is_watched(start) else ()

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pellucid.core.errors import PellucidError
 from pellucid.core.outputs import Increment, RequestMetrics
-from pellucid.core.record import RequestRecord, RequestState
+from pellucid.core.record import RequestRecord, RequestState, RoundRecord
 from pellucid.engine.answer import Answer
 from pellucid.engine.ledger import Ledger
 from pellucid.engine.request import Request
@@ -49,6 +49,8 @@ class Generation:
         self._failed = False
         self._first_step: int | None = None
         self._last_step = 0
+        self._guessed = 0
+        self._accepted = 0
         self._open = len(self.answers)
 
     @property
@@ -76,6 +78,11 @@ class Generation:
                 self._ended(now)
         self._sink.add(increment)
 
+    def checked(self, one: RoundRecord) -> None:
+        """A draft for one of its answers was."""
+        self._guessed += len(one.draft)
+        self._accepted += one.n_accepted
+
     def fail(self, error: PellucidError) -> None:
         """Its own trouble: it is to end."""
         self._failed = True
@@ -101,6 +108,8 @@ class Generation:
             preemptions=sum([sequence.n_preemptions for sequence in self.sequences]),
             finish_reason=reasons[-1] if reasons else None,
             steps=None if first is None else (first, max(first, self._last_step)),
+            guessed_tokens=self._guessed,
+            accepted_tokens=self._accepted,
         )
 
     def _state(self) -> RequestState:

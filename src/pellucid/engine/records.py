@@ -12,7 +12,7 @@ import os
 import time
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pellucid.core.record import LoadRecord, RequestRecord, StepRecord
 from pellucid.core.spec import ModelSpec
@@ -54,7 +54,7 @@ class Records:
 @dataclass(frozen=True, slots=True)
 class EngineAbout:
     """What an engine is. Sizes in bytes; `monotonic` and `wall` are one moment on the clock of the
-    records and on the world's (seconds since 1970)."""
+    records and on the world's (seconds since 1970). `speculation`: how tokens are guessed ahead."""
 
     spec: ModelSpec
     limits: Limits
@@ -67,6 +67,7 @@ class EngineAbout:
     kv_bytes_per_token: int
     process_id: int
     resident: int
+    speculation: dict[str, Any] | None
     epoch: int
     monotonic: float
     wall: float
@@ -115,6 +116,7 @@ def describe_engine(engine: Engine) -> EngineAbout:
         kv_bytes_per_token=kv_bytes_per_token(model.spec, ops.kv_dtype, ops.kv_lanes),
         process_id=os.getpid(),
         resident=resident_memory(),
+        speculation=engine.speculates,
         epoch=engine.ledger.epoch,
         monotonic=time.monotonic(),
         wall=time.time(),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, field
+from typing import Any
 
 from pellucid.core.plan import Plan
 from pellucid.core.record import PageChanges, Phases, RoundRecord
@@ -45,9 +46,13 @@ class SpeculationCounts:
 
 
 class Speculation:
-    """Drafts of an engine's sequences: made by `drafter`, as long as `lengths` says."""
+    """Drafts of an engine's sequences: made by `drafter`, as long as `lengths` says. `told` is what
+    is said of it to who asks."""
 
-    def __init__(self, drafter: Drafter, lengths: Lengths) -> None:
+    def __init__(
+        self, drafter: Drafter, lengths: Lengths, told: dict[str, Any] | None = None
+    ) -> None:
+        self.told = told or {}
         self.counts = SpeculationCounts()
         self._drafter = drafter
         self._lengths = lengths
@@ -110,6 +115,18 @@ class Speculation:
             plain = self._lengths.plain_seconds(len(plan.spans), sum(map(len, tokens.values())))
             self.counts.seconds_won += plain - sum(seconds) if plain else 0.0
         self._lengths.took(plan.n_tokens, checking, plain=not rounds)
+
+    def stats(self) -> dict[str, Any]:
+        """What was counted, as fields of `EngineStats`; for any thread."""
+        counts = self.counts
+        return {
+            "drafts": counts.drafts,
+            "draft_tokens": counts.guessed,
+            "accepted_tokens": counts.accepted,
+            "accepted_at": tuple(counts.accepted_at),
+            "draft_seconds": counts.draft_seconds,
+            "seconds_won": counts.seconds_won,
+        }
 
     def forget(self, sequence: int) -> None:
         """It is over."""

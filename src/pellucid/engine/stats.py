@@ -11,7 +11,10 @@ class EngineStats:
 
     Pages are free, kept by the prefix cache alone, or owned by sequences. prefix_queries counts the
     tokens of prompts that were looked up in the prefix cache, prefix_hits those found there.
-    requests_ended counts requests, not answers; a step that failed counts nowhere.
+    requests_ended counts requests, not answers; a step that failed counts nowhere. Of speculation:
+    drafts checked, the tokens guessed in them, those accepted, also by place in the draft; seconds
+    that drafting took, and seconds won, as estimated: what the same tokens would have taken without
+    drafts, less what they took.
     """
 
     running_sequences: int
@@ -26,3 +29,9 @@ class EngineStats:
     tokens_generated: int
     requests_ended: int
     preemptions: int
+    drafts: int = 0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
+    accepted_at: tuple[int, ...] = ()
+    draft_seconds: float = 0.0
+    seconds_won: float = 0.0

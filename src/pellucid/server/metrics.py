@@ -62,8 +62,19 @@ class Metrics:
                     ("preemptions", "num_preemptions", "Answers preempted."),
                     ("steps", "engine_steps", "Steps of the engine."),
                     ("positions_computed", "engine_positions", "Positions computed."),
+                    ("drafts", "spec_decode_num_drafts", "Drafts checked."),
+                    ("draft_tokens", "spec_decode_num_draft_tokens", "Tokens guessed."),
+                    ("accepted_tokens", "spec_decode_num_accepted_tokens", "And accepted."),
+                    ("draft_seconds", "spec_decode_draft_seconds", "Seconds spent guessing."),
                 )
             }
+        )
+        self._accepted = self._counter(
+            "spec_decode_num_accepted_tokens_per_pos", "By place in the draft.", "position"
+        )
+        self._accepted_at: list[_Rising] = []
+        self._won = self._gauge(
+            "spec_decode_seconds_won", "Seconds won by guessing, less those lost; an estimate."
         )
         restarts = self._counter("engine_restarts", "Engines started after the first.")
         self._restarts = _Rising({"restarts": restarts})
@@ -137,6 +148,12 @@ class Metrics:
             self._pages.labels(**self._of, state=state).set(count)
         self._usage.set(stats.pages_owned / max(1, sum(pages.values())))
         self._engine_counts.read(asdict(stats))
+        self._won.set(stats.seconds_won)
+        for place, count in enumerate(stats.accepted_at):
+            if place == len(self._accepted_at):
+                counter = self._accepted.labels(**self._of, position=str(place))
+                self._accepted_at.append(_Rising({"accepted": counter}))
+            self._accepted_at[place].read({"accepted": count})
 
     def answered(self, handler: str, method: str, status: int) -> None:
         """An HTTP request was."""
@@ -207,9 +224,9 @@ class _Rising:
 
     def __init__(self, counters: Mapping[str, Counter]) -> None:
         self._counters = counters
-        self._seen = dict.fromkeys(counters, 0)
+        self._seen: dict[str, float] = dict.fromkeys(counters, 0)
 
-    def read(self, counts: Mapping[str, int]) -> None:
+    def read(self, counts: Mapping[str, float]) -> None:
         began_again = any(counts[name] < seen for name, seen in self._seen.items())
         for name, counter in self._counters.items():
             counter.inc(counts[name] - (0 if began_again else self._seen[name]))

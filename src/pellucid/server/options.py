@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 
 from pellucid.core.errors import BadInput
 from pellucid.core.logs import FORMATS, LEVELS
+from pellucid.speculation.settings import METHODS
 
 Kind = Literal["text", "texts", "count", "seconds", "size", "switch"]
 
@@ -87,6 +88,11 @@ OPTIONS: Final = (
     Option("backend", "text", "native", "What computes: native or reference."),
     Option("threads", "count", None, "Threads to compute with.", "all cores"),
     Option("quantization", "text", None, "A type to quantise to at load.", "as stored"),
+    Option(
+        "speculative_method", "text", None, "Who guesses tokens ahead.", "nobody", choices=METHODS,
+    ),
+    Option("speculative_model", "text", None, "A smaller model that guesses.", "none"),
+    Option("speculative_tokens", "count", None, "The most guessed at once.", "the method's"),
     Option("max_model_len", "count", None, "Context: prompt and answer.", "the model's"),
     Option("max_num_seqs", "count", None, "Answers that run at once.", "32"),
     Option("max_num_batched_tokens", "count", None, "Positions of one step.", "512"),

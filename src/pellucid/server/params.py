@@ -44,6 +44,7 @@ _SAME_NAME: Final = (
     "stop_token_ids",
     "include_stop_str_in_output",
     "skip_special_tokens",
+    "speculative",
 )
 
 _LAYOUT: Final = (

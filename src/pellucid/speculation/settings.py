@@ -57,6 +57,15 @@ class SpeculativeSettings:
         """Tokens that may be guessed at once."""
         return self.tokens or DEFAULT_TOKENS[self.method]
 
+    def told(self) -> dict[str, Any]:
+        """What is on, as plain data."""
+        told: dict[str, Any] = {"method": self.method, "rule": self.rule, "tokens": self.most}
+        if self.model is not None:
+            told["model"] = str(self.model)
+        if self.layers is not None:
+            told["layers"] = self.layers
+        return told
+
     @staticmethod
     def of(given: Any) -> SpeculativeSettings:
         """From a mapping of fields. Raises `BadInput`."""
@@ -73,6 +82,19 @@ class SpeculativeSettings:
         if "method" not in given:
             raise BadInput(f"speculative: method is missing: one of {', '.join(METHODS)}")
         return SpeculativeSettings(**cast("dict[str, Any]", dict(given)))
+
+
+def from_flags(method: str | None, model: str | None, tokens: int | None) -> dict[str, Any] | None:
+    """What flags say, as `SpeculativeSettings.of` takes it; None if they say nothing. A model alone
+    means that it makes the drafts. Raises `BadInput`."""
+    if method is None and model is None:
+        if tokens is not None:
+            raise BadInput(
+                "speculative tokens without a method or a model: say who is to guess them"
+            )
+        return None
+    given = {"method": method or "draft", "model": model, "tokens": tokens}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _one_of(name: str, value: Any, known: tuple[str, ...]) -> None:

@@ -110,9 +110,29 @@ def test_strangers_make_no_new_series(alone: Running) -> None:
     assert found["pellucid_http_requests_total /v1/models/{name} GET 404"] == 2
 
 
-def test_counters_never_fall_when_an_engine_begins_again() -> None:
+def test_guesses_are_counted_by_place() -> None:
     metrics = Metrics("m", 100)
     zero = dict.fromkeys(EngineStats.__dataclass_fields__, 0)
+    of = {"model_name": "m", "engine": "0"}
+
+    def seen(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(f"pellucid_spec_decode_{name}", of | labels)
+
+    for accepted_at in (), (5, 3), (6, 3, 1):
+        counts = {"drafts": 7, "draft_tokens": 20, "accepted_tokens": sum(accepted_at)}
+        counts |= {"accepted_at": accepted_at, "seconds_won": -0.5}
+        metrics.engine(EngineStats(**{**zero, **counts}), 0)
+    assert seen("num_drafts_total") == 7
+    assert seen("num_draft_tokens_total") == 20
+    assert seen("num_accepted_tokens_total") == 10
+    found = [seen("num_accepted_tokens_per_pos_total", position=str(i)) for i in range(4)]
+    assert found == [6, 3, 1, None]
+    assert seen("seconds_won") == -0.5
+
+
+def test_counters_never_fall_when_an_engine_begins_again() -> None:
+    metrics = Metrics("m", 100)
+    zero = dict.fromkeys(EngineStats.__dataclass_fields__, 0) | {"accepted_at": ()}
 
     def seen(steps: int, hits: int) -> tuple[float, float]:
         metrics.engine(EngineStats(**{**zero, "steps": steps, "prefix_hits": hits}), 0)

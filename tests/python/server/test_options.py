@@ -54,6 +54,8 @@ def test_every_option_is_read_alike_from_every_source(option: object, tmp_path: 
     }[option.kind]
     if option.name == "log_level":
         given, as_toml, value = "error", '"error"', "error"
+    if option.name == "speculative_method":
+        given, as_toml, value = "ngram", '"ngram"', "ngram"
     file = written(tmp_path, f"{option.name} = {as_toml}\n")
     assert choose({}, {option.variable: given})[option.name] == value
     assert choose({}, {}, file)[option.name] == value

@@ -24,7 +24,7 @@ def about_json(about: EngineAbout, name: str, shows_prompts: bool) -> dict[str, 
         "cache": _cache(about),
         "limits": asdict(about.limits),
         "process": _process(about),
-        "features": {"speculation": None},
+        "features": {"speculation": about.speculation},
         "shows_prompts": shows_prompts,
     }
 

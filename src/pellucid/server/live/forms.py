@@ -70,8 +70,14 @@ def request_json(record: RequestRecord) -> dict[str, Any]:
         "preemptions": record.preemptions,
         "finish_reason": record.finish_reason,
         "steps": record.steps,
-        "speculation": None,
+        "speculation": _guesses(record),
     }
+
+
+def _guesses(record: RequestRecord) -> dict[str, int] | None:
+    if not record.guessed_tokens:
+        return None
+    return {"guessed": record.guessed_tokens, "accepted": record.accepted_tokens}
 
 
 def _milliseconds(record: StepRecord) -> dict[str, float | None]:

@@ -68,6 +68,7 @@ async def props(request: Request) -> JSONResponse:
             "default_generation_settings_from": (
                 "the model's own generation settings where it has them, else OpenAI's"
             ),
+            "speculative": info.speculative,
             "logprobs_mode": "raw: of the model's own distribution, before bias and filters",
             "limits": asdict(service.limits),
             "leniency": {

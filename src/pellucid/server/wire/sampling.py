@@ -84,6 +84,7 @@ class Choosing(Wire):
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
     structured_outputs: Structured | None = None
+    speculative: bool | None = None
 
     typical_p: only(1.0, 1) = None  # type: ignore[valid-type]
     length_penalty: only(1.0, 1) = None  # type: ignore[valid-type]
