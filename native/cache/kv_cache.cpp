@@ -48,43 +48,65 @@ void check_copies(std::span<const int32_t> pairs, int64_t n_pages) {
   }
 }
 
+int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// The features and bytes of one side; where they lie is for `kv_layout`.
+KvSide side_of(KvType type, int64_t dim) {
+  KvSide side;
+  side.type = type;
+  side.dim = side.in_blocks() ? round_up(dim, kKvPadding) : dim;
+  switch (type) {
+    case KvType::f32: side.codes = kSubBlock * side.dim * 4; break;
+    case KvType::f16: side.codes = kSubBlock * side.dim * 2; break;
+    case KvType::int8:
+      side.codes = kSubBlock * side.dim;
+      side.params = kSubBlock * side.blocks() * 2;
+      break;
+    case KvType::int4:
+      side.codes = kSubBlock * side.dim / 2;
+      side.params = kSubBlock * side.blocks() * 4;
+      break;
+  }
+  return side;
+}
+
 }  // namespace
 
-KvLayer kv_layout(const KvLayerShape& shape, int64_t page_size) {
+KvLayer kv_layout(const KvLayerShape& shape, int64_t page_size, KvTypes types) {
+  const int64_t sub_blocks = page_size / kSubBlock;
   KvLayer layer;
   layer.n_kv_heads = shape.n_kv_heads;
   layer.head_dim = shape.head_dim;
-  layer.padded_dim = (shape.head_dim + 15) / 16 * 16;
-  layer.key_stride = layer.head_dim * kSubBlock;
-  layer.value_stride = layer.padded_dim * kSubBlock;
-  const int64_t sub_blocks = page_size / kSubBlock;
-  layer.values_at = sub_blocks * layer.key_stride;
-  layer.head_stride = sub_blocks * (layer.key_stride + layer.value_stride);
-  layer.page_stride = layer.n_kv_heads * layer.head_stride;
+  layer.keys = side_of(types.keys, shape.head_dim);
+  layer.values = side_of(types.values, round_up(shape.head_dim, 16));
+  layer.values.codes_at = sub_blocks * layer.keys.codes;
+  layer.keys.params_at = layer.values.codes_at + sub_blocks * layer.values.codes;
+  layer.values.params_at = layer.keys.params_at + sub_blocks * layer.keys.params;
+  layer.head_bytes = layer.values.params_at + sub_blocks * layer.values.params;
+  layer.page_bytes = layer.n_kv_heads * layer.head_bytes;
   return layer;
 }
 
 void KvCache::Unmap::operator()(std::byte* p) const { munmap(p, bytes); }
 
 KvCache::KvCache(const std::vector<KvLayerShape>& layers, int64_t n_pages, int64_t page_size,
-                 KvType type)
-    : n_pages_(n_pages), page_size_(page_size), type_(type), memory_(nullptr, Unmap{0}) {
+                 KvTypes types)
+    : n_pages_(n_pages), page_size_(page_size), memory_(nullptr, Unmap{0}) {
   in_range("n_pages", n_pages);
   in_range("page_size", page_size);
   if (page_size % kSubBlock != 0)
     throw std::invalid_argument("KV cache: page_size is " + std::to_string(page_size) +
                                 ", must be a multiple of 16");
-  const size_t element = type == KvType::f16 ? 2 : 4;
   std::vector<size_t> starts;
   for (const auto& shape : layers) {
     in_range("n_kv_heads", shape.n_kv_heads);
     in_range("head_dim", shape.head_dim);
-    layers_.push_back(kv_layout(shape, page_size));
+    layers_.push_back(kv_layout(shape, page_size, types));
     starts.push_back(bytes_);
-    const double whole = static_cast<double>(layers_.back().page_stride) *
-                         static_cast<double>(n_pages) * static_cast<double>(element);
+    const double whole = static_cast<double>(layers_.back().page_bytes) *
+                         static_cast<double>(n_pages);
     if (whole + static_cast<double>(bytes_) > static_cast<double>(kMostBytes)) throw std::bad_alloc();
-    bytes_ += static_cast<size_t>(layers_.back().page_stride * n_pages) * element;
+    bytes_ += static_cast<size_t>(layers_.back().page_bytes * n_pages);
   }
   if (bytes_ == 0) return;
   void* p = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -95,9 +117,8 @@ KvCache::KvCache(const std::vector<KvLayerShape>& layers, int64_t n_pages, int64
 
 void KvCache::copy_pages(std::span<const int32_t> pairs) {
   check_copies(pairs, n_pages_);
-  const size_t element = type_ == KvType::f16 ? 2 : 4;
   for (const auto& layer : layers_) {
-    const size_t size = static_cast<size_t>(layer.page_stride) * element;
+    const size_t size = static_cast<size_t>(layer.page_bytes);
     for (size_t i = 0; i < pairs.size(); i += 2)
       std::memcpy(layer.data + static_cast<size_t>(pairs[i + 1]) * size,
                   layer.data + static_cast<size_t>(pairs[i]) * size, size);

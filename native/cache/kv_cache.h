@@ -1,9 +1,20 @@
 // Keys and values of every layer in fixed-size pages.
 //
-// A page holds `page_size` positions (a multiple of 16) of one layer: for each kv head first its
-// keys, then its values. Both come in sub-blocks of 16 positions, keys transposed to
-// [head_dim][16] and values as [16][padded_dim], so that in attention one lane is one key, then one
-// feature, and nothing is summed across lanes. `padded_dim` is head_dim rounded up to 16.
+// A page holds `page_size` positions (a multiple of 16) of one layer: for each kv head the codes of
+// its keys, those of its values, then the parameters of both. All come in sub-blocks of 16 positions:
+//
+//     f32, f16   keys transposed to [head_dim][16], values [16][dim]: one lane is one key, then one
+//                feature, and nothing is summed across lanes
+//     int8       keys: for each 4 features 16 words, one a key, of their codes in the order 0 2 1 3,
+//                each plus 128; values [16][dim] signed
+//     int4       keys: for each 8 features 16 words, one a key; nibble n holds the code of feature
+//                2 n, nibble n + 4 that of 2 n + 1. Values: for each 32 features 16 bytes of a key,
+//                byte i with the codes of features i and 16 + i
+//
+// A vector of int8 or int4 is cut into blocks of 64 features and at the end perhaps one of 32, each
+// rotated by a Walsh-Hadamard transform before it is rounded (kernels/attention/rotate.inl.h), so
+// that no feature stands out of its block. A block's code c means scale * c, of int4 scale * c +
+// minimum; the parameters of a sub-block are f16[16] scales (then f16[16] minima) for each block.
 #pragma once
 
 #include <cstddef>
@@ -15,38 +26,56 @@
 namespace pellucid {
 
 constexpr int64_t kSubBlock = 16;  // positions
+constexpr int64_t kKvBlock = 64;   // features that share a scale
+constexpr int64_t kKvPadding = 32; // a vector in blocks is a multiple of so many features
 
-enum class KvType : uint8_t { f16, f32 };
+enum class KvType : uint8_t { f16, f32, int8, int4 };
+
+struct KvTypes {
+  KvType keys, values;
+};
 
 struct KvLayerShape {
   int64_t n_kv_heads;
   int64_t head_dim;
 };
 
-// Where things lie in one layer; strides in elements of the cache's type.
+// How the keys, or the values, of one head lie in its part of a page.
+struct KvSide {
+  KvType type = KvType::f32;
+  int64_t dim = 0;         // features kept: head_dim, or more, the others zero
+  int64_t codes = 0;       // bytes of 16 positions
+  int64_t params = 0;      // bytes of 16 positions
+  int64_t codes_at = 0;    // bytes from the head's beginning
+  int64_t params_at = 0;
+
+  bool in_blocks() const { return type == KvType::int8 || type == KvType::int4; }
+  int64_t blocks() const { return (dim + kKvBlock - 1) / kKvBlock; }
+};
+
 struct KvLayer {
   int64_t n_kv_heads = 0;
   int64_t head_dim = 0;
-  int64_t padded_dim = 0;
-  int64_t key_stride = 0;    // between sub-blocks of keys
-  int64_t value_stride = 0;  // between sub-blocks of values
-  int64_t values_at = 0;     // from a head's keys to its values
-  int64_t head_stride = 0;
-  int64_t page_stride = 0;
+  KvSide keys, values;
+  int64_t head_bytes = 0;  // between heads of a page
+  int64_t page_bytes = 0;  // between pages
   std::byte* data = nullptr;
+
+  std::byte* head(int64_t page, int64_t kv_head) const {
+    return data + page * page_bytes + kv_head * head_bytes;
+  }
 };
 
-KvLayer kv_layout(const KvLayerShape& shape, int64_t page_size);
+KvLayer kv_layout(const KvLayerShape& shape, int64_t page_size, KvTypes types);
 
 class KvCache {
  public:
   // Zeroed, and taken from the system only as it is touched. Throws std::invalid_argument naming a
   // size that is out of range, std::bad_alloc when the address space is not to be had.
-  KvCache(const std::vector<KvLayerShape>& layers, int64_t n_pages, int64_t page_size, KvType type);
+  KvCache(const std::vector<KvLayerShape>& layers, int64_t n_pages, int64_t page_size, KvTypes types);
 
   int64_t n_pages() const { return n_pages_; }
   int64_t page_size() const { return page_size_; }
-  KvType type() const { return type_; }
   size_t bytes() const { return bytes_; }
   const std::vector<KvLayer>& layers() const { return layers_; }
 
@@ -61,7 +90,6 @@ class KvCache {
     void operator()(std::byte* p) const;
   };
   int64_t n_pages_, page_size_;
-  KvType type_;
   size_t bytes_ = 0;
   std::vector<KvLayer> layers_;
   std::unique_ptr<std::byte, Unmap> memory_;

@@ -12,15 +12,16 @@ constexpr int64_t kPiecesEach = 4;
 }  // namespace
 
 AttentionStage::AttentionStage(AttentionSettings settings, Operand q, Output y)
-    : settings_(std::move(settings)),
-      q_(q),
-      y_(y),
-      shape_(kv_layout({settings_.n_kv_heads, settings_.head_dim}, kSubBlock)) {}
+    : settings_(std::move(settings)), q_(q), y_(y) {}
 
 size_t AttentionStage::scratch_bytes() const {
-  const int64_t floats = attention_scratch(shape_) + kItemQueries * state_size(shape_) +
-                         shape_.padded_dim;
+  const int64_t state = most_state(settings_.head_dim);
+  const int64_t floats = attention_scratch(settings_.head_dim) + kItemQueries * state + state;
   return static_cast<size_t>(floats) * sizeof(float);
+}
+
+const KvLayer& AttentionStage::layer(const Frame& frame) const {
+  return frame.cache->layers()[settings_.layer];
 }
 
 AttentionItem AttentionStage::item(const Frame& frame, const Piece& piece) const {
@@ -37,8 +38,7 @@ AttentionItem AttentionStage::item(const Frame& frame, const Piece& piece) const
   item.scale = settings_.scale;
   item.softcap = settings_.softcap;
   item.slopes = settings_.slopes.empty() ? nullptr : settings_.slopes.data() + piece.kv_head * item.group;
-  item.layer = &frame.cache->layers()[settings_.layer];
-  item.kv_type = frame.cache->type();
+  item.layer = &layer(frame);
   item.kv_head = piece.kv_head;
   item.pages = sequence.pages;
   item.page_size = frame.cache->page_size();
@@ -59,13 +59,14 @@ void AttentionStage::cut(const Frame& frame, int64_t sequence, int64_t kv_head, 
       continue;
     }
     piece.state = static_cast<int64_t>(states_.size());
-    states_.resize(states_.size() + (seen.end - seen.begin) * piece.n_queries * state_size(shape_));
+    const int64_t block_states = piece.n_queries * state_size(layer(frame));
+    states_.resize(states_.size() + (seen.end - seen.begin) * block_states);
     merges_.push_back(piece);
     for (int64_t b = seen.begin; b < seen.end; b += blocks_each) {
       Piece part = piece;
       part.first_block = b;
       part.end_block = std::min(b + blocks_each, seen.end);
-      part.state += (b - seen.begin) * piece.n_queries * state_size(shape_);
+      part.state += (b - seen.begin) * block_states;
       pieces_.push_back(part);
     }
   }
@@ -99,23 +100,23 @@ void AttentionStage::run(const Frame& frame, Worker& worker) const {
 
 void AttentionStage::compute(const Frame& frame, const Piece& piece, float* scratch) const {
   const AttentionItem work = item(frame, piece);
-  float* states = scratch + attention_scratch(shape_);
+  float* states = scratch + attention_scratch(settings_.head_dim);
   if (piece.state < 0) {
     frame.kernels.attention->attend(work, piece.first_block, piece.end_block, states, 0, scratch);
-    write(frame, piece, states, states + kItemQueries * state_size(shape_));
+    write(frame, piece, states, states + kItemQueries * state_size(*work.layer));
     return;
   }
   frame.kernels.attention->attend(work, piece.first_block, piece.end_block,
                                   states_.data() + piece.state,
-                                  piece.n_queries * state_size(shape_), scratch);
+                                  piece.n_queries * state_size(*work.layer), scratch);
 }
 
 void AttentionStage::merge(const Frame& frame, const Piece& whole, float* scratch) const {
-  const int64_t size = whole.n_queries * state_size(shape_);
+  const int64_t size = whole.n_queries * state_size(layer(frame));
   float* states = states_.data() + whole.state;
   for (int64_t b = 1; b < whole.end_block - whole.first_block; ++b)
     frame.kernels.attention->merge(states, states + b * size, static_cast<int>(whole.n_queries),
-                                   shape_.padded_dim);
+                                   layer(frame).values.dim);
   write(frame, whole, states, scratch);
 }
 
@@ -128,7 +129,7 @@ void AttentionStage::write(const Frame& frame, const Piece& piece, const float* 
     const int64_t row = first_row + query / group;
     const int64_t column = (piece.kv_head * group + query % group) * settings_.head_dim;
     float* y = y_.is_int8 ? head : frame.row(y_.floats, row) + column;
-    frame.kernels.attention->finish(states + i * state_size(shape_), settings_.head_dim, y);
+    frame.kernels.attention->finish(states + i * state_size(layer(frame)), layer(frame), y);
     if (y_.is_int8)
       quantize_row(head, settings_.head_dim, frame.row(y_.blocks, row) + column / kBlock,
                    frame.kernels.simd);

@@ -39,6 +39,7 @@ class AttentionStage final : public Stage {
     int64_t state;
   };
 
+  const KvLayer& layer(const Frame& frame) const;
   AttentionItem item(const Frame& frame, const Piece& piece) const;
   void cut(const Frame& frame, int64_t sequence, int64_t kv_head, int64_t blocks_each);
   void compute(const Frame& frame, const Piece& piece, float* scratch) const;
@@ -48,7 +49,6 @@ class AttentionStage final : public Stage {
   AttentionSettings settings_;
   Operand q_;
   Output y_;
-  KvLayer shape_;
   std::vector<Piece> pieces_, merges_;
   mutable std::vector<float> states_;  // each piece writes its own part
 };

@@ -74,7 +74,9 @@ Product product_of(const WeightAndBias& weight) {
 KvType kv_type_named(const std::string& name) {
   if (name == "f16") return KvType::f16;
   if (name == "f32") return KvType::f32;
-  throw std::invalid_argument("KV cache: type \"" + name + "\" is unknown; choose f16 or f32");
+  if (name == "int8") return KvType::int8;
+  if (name == "int4") return KvType::int4;
+  throw std::invalid_argument("KV cache: type \"" + name + "\" is unknown; choose f32, f16, int8 or int4");
 }
 
 // Rows (first row, length, start, pages) as StepArrays has them.
@@ -154,13 +156,14 @@ void bind_values(nb::module_& m) {
   nb::class_<KvCache>(m, "KvCache", "Pages of keys and values, every layer.")
       .def("__init__",
            [](KvCache* self, const std::vector<std::pair<int64_t, int64_t>>& layers,
-              int64_t n_pages, int64_t page_size, const std::string& type) {
+              int64_t n_pages, int64_t page_size, const std::string& keys,
+              const std::string& values) {
              std::vector<KvLayerShape> shapes;
              for (const auto& [heads, dim] : layers) shapes.push_back({heads, dim});
-             new (self) KvCache(shapes, n_pages, page_size, kv_type_named(type));
+             new (self) KvCache(shapes, n_pages, page_size, {kv_type_named(keys), kv_type_named(values)});
            },
-           "layers"_a, "n_pages"_a, "page_size"_a, "type"_a,
-           "layers: (kv heads, head_dim) of each; type: f16 or f32.")
+           "layers"_a, "n_pages"_a, "page_size"_a, "keys"_a, "values"_a,
+           "layers: (kv heads, head_dim) of each; keys, values: f32, f16, int8 or int4.")
       .def(
           "copy_pages",
           [](KvCache& cache, const IntPairs& pairs) {

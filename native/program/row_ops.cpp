@@ -112,8 +112,8 @@ std::unique_ptr<RowOp> store_kv_op(Operand k, Operand v, int64_t layer) {
     const float *key = frame.row(k, r), *value = frame.row(v, r);
     const int64_t slot = frame.positions[r] % frame.cache->page_size();
     for (int64_t h = 0; h < where.n_kv_heads; ++h)
-      frame.kernels.attention->store(key + h * where.head_dim, value + h * where.head_dim, where,
-                                     frame.cache->type(), h, frame.page_of_row[r], slot);
+      frame.kernels.attention->store(key + h * where.head_dim, value + h * where.head_dim, where, h,
+                                     frame.page_of_row[r], slot);
   });
 }
 

@@ -56,16 +56,16 @@ void compare_rows(const char* name, F&& run) {
   report(name, compared, wrong);
 }
 
-void compare_attention(KvType type, int64_t head_dim, float softcap, int64_t window, bool alibi) {
+void compare_attention(const char* name, KvTypes types, int64_t head_dim, float softcap, int64_t window, bool alibi) {
   constexpr int64_t kRowsHere = 150, kGroup = 3, kPage = 32;
-  KvCache ours({{1, head_dim}}, 8, kPage, type), twin({{1, head_dim}}, 8, kPage, type);
+  KvCache ours({{1, head_dim}}, 8, kPage, types), twin({{1, head_dim}}, 8, kPage, types);
   const auto k = random_values(kRowsHere * head_dim, 1.0f), v = random_values(kRowsHere * head_dim, 1.0f);
   const auto q = random_values(kRowsHere * kGroup * head_dim, 1.0f);
   const int32_t pages[] = {5, 2, 7, 0, 3};
   const float slopes[] = {0.5f, 0.1f, 0.02f};
   for (int64_t r = 0; r < kRowsHere; ++r) {
-    kAttention.store(&k[r * head_dim], &v[r * head_dim], ours.layers()[0], type, 0, pages[r / kPage], r % kPage);
-    kAttentionKernelsGeneric.store(&k[r * head_dim], &v[r * head_dim], twin.layers()[0], type, 0,
+    kAttention.store(&k[r * head_dim], &v[r * head_dim], ours.layers()[0], 0, pages[r / kPage], r % kPage);
+    kAttentionKernelsGeneric.store(&k[r * head_dim], &v[r * head_dim], twin.layers()[0], 0,
                                    pages[r / kPage], r % kPage);
   }
   int wrong = 0;
@@ -82,25 +82,24 @@ void compare_attention(KvType type, int64_t head_dim, float softcap, int64_t win
     item.scale = 0.2f;
     item.softcap = softcap;
     item.slopes = alibi ? slopes : nullptr;
-    item.kv_type = type;
     item.pages = pages;
     item.page_size = kPage;
     std::vector<float> result[2];
     for (int side = 0; side < 2; ++side) {
       item.layer = &(side ? twin : ours).layers()[0];
       const AttentionKernels& kernels = side ? kAttentionKernelsGeneric : kAttention;
-      std::vector<float> scratch(attention_scratch(*item.layer));
+      std::vector<float> scratch(attention_scratch(head_dim));
       std::vector<float> states(item.n_queries * state_size(*item.layer));
       const BlockRange seen = visible_blocks(item);
       kernels.attend(item, seen.begin, seen.end, states.data(), 0, scratch.data());
       result[side].resize(item.n_queries * head_dim);
       for (int64_t i = 0; i < item.n_queries; ++i)
-        kernels.finish(&states[i * state_size(*item.layer)], head_dim, &result[side][i * head_dim]);
+        kernels.finish(&states[i * state_size(*item.layer)], *item.layer, &result[side][i * head_dim]);
     }
     wrong += different(result[0], result[1]);
     compared += static_cast<int64_t>(result[0].size());
   }
-  report(type == KvType::f16 ? "attention f16" : "attention f32", compared, wrong);
+  report(name, compared, wrong);
 }
 
 }  // namespace
@@ -120,8 +119,14 @@ int main() {
   compare_rows("clamp", [&](const RowKernels& f, const V& x, const V&, V& y) { f.clamp(x.data(), 0.5f, n(x), y.data()); });
   compare_rows("largest", [&](const RowKernels& f, const V& x, const V&, V& y) { bool numbers; y[0] += f.largest(x.data(), n(x), &numbers); y[0] += numbers; });
   compare_rows("weights", [&](const RowKernels& f, const V& x, const V&, V& y) { y[0] += f.weights(x.data(), 3.0f, 0.7f, n(x), y.data()); });
-  for (KvType type : {KvType::f16, KvType::f32}) {
-    compare_attention(type, 64, 0.0f, 0, false);
-    compare_attention(type, 20, 4.0f, 33, true);
+  const struct { const char* name; KvTypes types; } all[] = {
+      {"attention f16", {KvType::f16, KvType::f16}},
+      {"attention f32", {KvType::f32, KvType::f32}},
+      {"attention int8", {KvType::int8, KvType::int8}},
+      {"attention int4", {KvType::int4, KvType::int4}},
+  };
+  for (const auto& [name, types] : all) {
+    compare_attention(name, types, 64, 0.0f, 0, false);
+    compare_attention(name, types, 20, 4.0f, 33, true);
   }
 }

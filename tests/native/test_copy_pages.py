@@ -15,7 +15,7 @@ def model(architecture: str, kv_dtype: str = "f16") -> Model:
     return tiny_model(architecture, NativeOps(threads=2, kv_dtype=kv_dtype), TensorType.Q8_0)
 
 
-@pytest.mark.parametrize("kv_dtype", ["f16", "f32"])
+@pytest.mark.parametrize("kv_dtype", ["f16", "f32", "int8", "int4"])
 @pytest.mark.parametrize("architecture", ["LlamaForCausalLM", "Gemma3ForCausalLM"])
 @pytest.mark.parametrize("page_size", [16, 48])
 def test_a_sequence_goes_on_upon_its_copy(architecture: str, kv_dtype: str, page_size: int) -> None:

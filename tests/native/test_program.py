@@ -159,7 +159,7 @@ def test_a_cache_that_no_memory_holds() -> None:
 def test_bad_options_are_refused() -> None:
     for options, message in (
         ({"threads": 0}, "threads must be 1 to 1024, not 0"),
-        ({"kv_dtype": "int3"}, "kv_dtype 'int3' is unknown"),
+        ({"kv_dtype": "int3"}, "kv_cache_dtype 'int3' is unknown"),
     ):
         with pytest.raises(BadInput, match=message):
             backend("native", **options)  # type: ignore[arg-type]

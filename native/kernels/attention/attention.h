@@ -6,8 +6,8 @@
 //     the values; the blocks are merged in order by the online softmax (Milakov and Gimelshein
 //     2018; Dao et al. 2022). Nothing in this depends on the batch, the pages or the threads.
 //     Scores are in units of log2 e, so that e^(score - m) is a power of two.
-//  2. A score is one chain of fused multiply-adds over the features, a value's sum one chain over
-//     the keys. Keys that a query may not see have weight 0, which changes no bit of a sum.
+//  2. A score is one chain of fused multiply-adds over the features, or over blocks of them whose
+//     products are summed as integers; a value's sum is one chain over the keys. Keys that a query may not see have weight 0, which changes no bit of a sum.
 //  3. Query heads that share a kv head, and neighbouring rows, share every load of a key or value.
 #pragma once
 
@@ -36,16 +36,16 @@ struct AttentionItem {
   const float* slopes; // of the group's heads, or null
 
   const KvLayer* layer;
-  KvType kv_type;
   int64_t kv_head;
   const int32_t* pages;
   int64_t page_size;
 };
 
-// A query's state: m, l, and [padded_dim] of sums.
-inline int64_t state_size(const KvLayer& layer) { return 16 + layer.padded_dim; }
-// Floats of scratch for `attend_block` and `attend`.
-int64_t attention_scratch(const KvLayer& layer);
+// A query's state in floats: m, l, and sums of the values' features.
+inline int64_t state_size(const KvLayer& layer) { return 16 + layer.values.dim; }
+// The most that a state of heads of `head_dim` takes, and `attend` of scratch, whatever the types.
+int64_t most_state(int64_t head_dim);
+int64_t attention_scratch(int64_t head_dim);
 
 struct AttentionKernels {
   // Blocks [first_block, end_block) merged in order into `states` [n_queries][state_size], which are
@@ -54,12 +54,12 @@ struct AttentionKernels {
   void (*attend)(const AttentionItem& item, int64_t first_block, int64_t end_block, float* states,
                  int64_t states_step, float* scratch);
   // One more block's states merged into `states`.
-  void (*merge)(float* states, const float* block_states, int n_queries, int64_t padded_dim);
+  void (*merge)(float* states, const float* block_states, int n_queries, int64_t values_dim);
   // y[head_dim] = sums / l
-  void (*finish)(const float* state, int64_t head_dim, float* y);
+  void (*finish)(const float* state, const KvLayer& layer, float* y);
   // Stores one head's key and value at a position's page.
-  void (*store)(const float* k, const float* v, const KvLayer& layer, KvType type, int64_t kv_head,
-                int64_t page, int64_t slot);
+  void (*store)(const float* k, const float* v, const KvLayer& layer, int64_t kv_head, int64_t page,
+                int64_t slot);
 };
 
 extern const AttentionKernels kAttentionKernelsGeneric;

@@ -3,10 +3,17 @@
 
 namespace pellucid {
 
-int64_t attention_scratch(const KvLayer& layer) {
-  const int64_t block = kKeyBlock / kSubBlock * (layer.key_stride + layer.value_stride);
-  const int64_t queries = kItemQueries * (layer.padded_dim + kKeyBlock);
-  return queries + kTileQueries * state_size(layer) + block;
+namespace {
+int64_t most_features(int64_t head_dim) { return (head_dim + kKvPadding - 1) / kKvPadding * kKvPadding; }
+}  // namespace
+
+int64_t most_state(int64_t head_dim) { return 16 + most_features(head_dim); }
+
+int64_t attention_scratch(int64_t head_dim) {
+  const int64_t dim = most_features(head_dim);
+  const int64_t queries = kItemQueries * (dim + kKeyBlock);
+  const int64_t tile = kTileQueries * (most_state(head_dim) + kKeyBlock);
+  return queries + tile + 2 * kKeyBlock * dim;
 }
 
 constinit const AttentionKernels kAttentionKernelsGeneric = generic::kAttentionKernels;

@@ -15,7 +15,12 @@ from pellucid.cli.arguments import (
     named_model,
     offline_option,
 )
-from pellucid.cli.engine_options import backend_option, quantization_option, threads_option
+from pellucid.cli.engine_options import (
+    backend_option,
+    kv_cache_dtype_option,
+    quantization_option,
+    threads_option,
+)
 from pellucid.cli.output import in_bytes, note, write, write_json
 from pellucid.core.errors import BadInput
 
@@ -60,7 +65,7 @@ COUNTS = "NUMBER,..."
     show_default=True,
     help="Measurements of each case.",
 )
-@click.option("--kv-cache-dtype", metavar="TYPE", help="f16 or f32. [f16]")
+@kv_cache_dtype_option
 @offline_option
 @json_option
 def bench(

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 backend_option = click.option(
     "--backend", metavar="NAME", help="What computes: native or reference. [native]"
 )
+kv_cache_dtype_option = click.option(
+    "--kv-cache-dtype",
+    metavar="TYPE",
+    help="Keys and values: f32, f16, int8, int4, or two as int8/int4. [f16]",
+)
 threads_option = click.option("--threads", type=int, help="Threads to compute with. [all cores]")
 quantization_option = click.option(
     "--quantization",
@@ -41,6 +46,7 @@ speculative_options = (
 _OPTIONS = (
     backend_option,
     threads_option,
+    kv_cache_dtype_option,
     quantization_option,
     *speculative_options,
     click.option("--max-model-len", type=int, help="Context: prompt and answer. [the model's]"),
@@ -63,6 +69,7 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def gathered(
         backend: str | None,
         threads: int | None,
+        kv_cache_dtype: str | None,
         quantization: str | None,
         speculative_method: str | None,
         speculative_model: str | None,
@@ -77,6 +84,7 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
         engine = EngineOptions(
             backend,
             threads,
+            kv_cache_dtype,
             quantization,
             max_model_len,
             not no_kv_cache,
@@ -95,6 +103,7 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
 class EngineOptions:
     backend: str | None = None
     threads: int | None = None
+    kv_cache_dtype: str | None = None
     quantization: str | None = None
     max_model_len: int | None = None
     kv_cache: bool = True
@@ -113,6 +122,7 @@ class EngineOptions:
         wishes: dict[str, Any] = {
             "backend": self.backend,
             "threads": self.threads,
+            "kv_cache_dtype": self.kv_cache_dtype,
             "quantization": self.quantization,
             "max_model_len": self.max_model_len,
             "speculative": self.speculative,

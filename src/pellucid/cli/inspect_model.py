@@ -97,12 +97,24 @@ def _memory(
     memory: dict[str, Any] = {"available": available_memory()}
     if spec is not None:
         memory["context"] = _positions(spec, context)
+        memory["kv_cache_types"] = _kv_cache_types(spec)
     for backend, weights, dtype, lanes in (
         ("reference", 4 * parameters, "f32", 1),
         ("native", weight_bytes, "f16", NATIVE_LANES),
     ):
         memory[backend] = _need(weights, spec, memory.get("context", 0), dtype, lanes)
     return memory
+
+
+def _kv_cache_types(spec: ModelSpec) -> dict[str, Any]:
+    """What a position takes on the native backend by each type, and how many a GiB holds."""
+    from pellucid.costs import KV_DTYPES, NATIVE_LANES, kv_bytes_per_token
+
+    found = {}
+    for dtype in KV_DTYPES:
+        per_token = kv_bytes_per_token(spec, dtype, NATIVE_LANES)
+        found[dtype] = {"per_token": per_token, "positions_per_gib": (1 << 30) // per_token}
+    return found
 
 
 def _need(

@@ -153,6 +153,10 @@ def _memory(memory: dict[str, Any]) -> str:
             warnings.append(f"{backend}: the weights do not fit: a smaller model is needed.")
         elif need.get("total", 0) > memory["available"]:
             warnings.append(f"{backend}: this context does not fit: ask for less (--context).")
+    types = memory.get("kv_cache_types", {})
+    if types:
+        counts = (f"{name} {_count(of['positions_per_gib'])}" for name, of in types.items())
+        warnings.insert(0, f"positions in a GiB by --kv-cache-dtype: {', '.join(counts)}")
     at = f" for {memory['context']} positions" if known else ""
     title = f"memory{at}, {in_bytes(memory['available'])} free on this machine"
     return "\n".join([title, _indented(table(rows, right=(1, 2, 4))), *map(_indented, warnings)])

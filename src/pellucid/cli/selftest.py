@@ -15,7 +15,7 @@ from pellucid.cli.arguments import (
     named_model,
     offline_option,
 )
-from pellucid.cli.engine_options import backend_option, threads_option
+from pellucid.cli.engine_options import backend_option, kv_cache_dtype_option, threads_option
 from pellucid.cli.output import note, table, write, write_json
 from pellucid.core.errors import PellucidError
 
@@ -25,7 +25,7 @@ from pellucid.core.errors import PellucidError
 @model_option
 @backend_option
 @threads_option
-@click.option("--kv-cache-dtype", metavar="TYPE", help="As of `serve`. [the backend's]")
+@kv_cache_dtype_option
 @offline_option
 @json_option
 def selftest(

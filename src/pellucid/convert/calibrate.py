@@ -35,6 +35,7 @@ class _WatchingOps(ReferenceOps):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.sums: dict[str, NDArray[np.float64]] = {}
         self._names: dict[int, str] = {}
 

@@ -48,7 +48,9 @@ class LLM:
     token, the naive loop. enable_prefix_caching: keep the pages of what was computed, and take them
     for prompts that begin the same. policy: "continuous" batching, or "static": no request starts
     while others run, the yardstick. kv_cache_memory_bytes: what the KV pool may take; None is half
-    of the memory that the weights leave. kv_cache_dtype, threads: None is the backend's choice.
+    of the memory that the weights leave. kv_cache_dtype: how keys and values are kept,
+    "f32", "f16", "int8", "int4", or two for keys and values as "int8/int4"; None is "f16" on
+    `native`, "f32" on `reference`. threads: None is all cores.
     offline: never fetch. chat_template: a Jinja2 source in place of the model's own. seed: makes
     requests without a seed repeatable. progress: told what is fetched, loaded and decided.
 

@@ -110,7 +110,8 @@ def describe(
     page_bytes = limits.page_size * (kv_bytes_per_token(spec, kv_dtype, kv_lanes) + beside)
     line = (
         f"KV cache: up to {in_words(limits.n_pages * page_bytes)} in {limits.n_pages} pages of "
-        f"{limits.page_size} positions ({kv_dtype}); context {limits.max_model_len}"
+        f"{limits.page_size} positions ({kv_dtype}, {(1 << 30) // page_bytes} pages a GiB); "
+        f"context {limits.max_model_len}"
     )
     if limits.max_model_len < spec.context_length:
         line += f" of the model's {spec.context_length}"

@@ -6,35 +6,41 @@ from collections import Counter
 from dataclasses import dataclass
 
 from pellucid.core.spec import ModelSpec
-from pellucid.costs import KV_DTYPES, kv_bytes_per_token, pages_for
+from pellucid.costs import KV_ELEMENT_BYTES, kv_bytes_per_token, kv_types, pages_for
 from pellucid.ops import Ops
 
 
 @dataclass(frozen=True, slots=True)
 class KvTerm:
-    """2 x layers x kv_heads x head_size x length x bytes_each, of layers that are alike."""
+    """sides x layers x kv_heads x head_size x length x bytes_each, of layers that are alike.
 
+    sides: 2 for keys and values, 1 where they are of two types. bytes_each may be a half.
+    """
+
+    sides: int
     layers: int
     kv_heads: int
     head_size: int
     length: int
-    bytes_each: int
+    bytes_each: float
 
     @property
     def bytes(self) -> int:
-        return 2 * self.layers * self.kv_heads * self.head_size * self.length * self.bytes_each
+        count = self.sides * self.layers * self.kv_heads * self.head_size * self.length
+        return int(count * self.bytes_each)
 
     @property
     def formula(self) -> str:
-        factors = (self.layers, self.kv_heads, self.head_size, self.length, self.bytes_each)
-        return f"2 x {' x '.join(map(str, factors))}"
+        counts = (self.sides, self.layers, self.kv_heads, self.head_size, self.length)
+        return f"{' x '.join(map(str, counts))} x {self.bytes_each:g}"
 
 
 @dataclass(frozen=True, slots=True)
 class KvAccount:
     """The keys and values of `length` positions.
 
-    padding: bytes beyond the formula's, where a backend rounds a head's features up. held: bytes
+    padding: bytes beyond the formula's, where a backend rounds a head's features up, and the scales
+    of blocks. held: bytes
     of the whole pages that hold them. allocated: what the backend's own cache of so many pages
     says that it takes.
     """
@@ -75,9 +81,12 @@ def kv_account(
 ) -> KvAccount:
     """The account of one sequence of `length` positions; `ops` allocates its pages, once."""
     alike = Counter((layer.n_kv_heads, layer.head_dim) for layer in spec.layers)
+    types = kv_types(dtype)
+    sides = Counter((types.keys, types.values))
     terms = tuple(
-        KvTerm(count, heads, size, length, KV_DTYPES[dtype])
+        KvTerm(n_sides, count, heads, size, length, KV_ELEMENT_BYTES[type])
         for (heads, size), count in alike.items()
+        for type, n_sides in sides.items()
     )
     pages = pages_for(length, page_size)
     per_position = kv_bytes_per_token(spec, dtype, lanes)

@@ -18,7 +18,8 @@ def backend(name: str, *, threads: int | None = None, kv_dtype: str | None = Non
     """A fresh instance of the backend called `name`.
 
     `threads` compute a step (default: the cores available to the process); `kv_dtype` is how keys
-    and values are kept: "f16" (the default) or "f32" on `native`, always "f32" on `reference`.
+    and values are kept, by the names of `pellucid.costs.kv_types` (default: "f16" on `native`,
+    "f32" on `reference`).
 
     Raises `BadInput` for a name that is not in `BACKENDS`, or an option that the backend lacks.
     """
@@ -27,9 +28,7 @@ def backend(name: str, *, threads: int | None = None, kv_dtype: str | None = Non
 
         if threads is not None:
             raise BadInput("threads: the reference backend has none to set; leave it out")
-        if kv_dtype not in (None, "f32"):
-            raise BadInput(f"kv_dtype {kv_dtype!r}: the reference backend keeps f32 alone")
-        return ReferenceOps()
+        return ReferenceOps(kv_dtype or "f32")
     if name == "native":
         from pellucid.ops.native import NativeOps
 

@@ -54,7 +54,7 @@ class Ops(ABC):
     """One backend: prepares weights and caches, and runs the operations."""
 
     name: str
-    kv_dtype: str  # how keys and values are kept: a name of pellucid.costs.KV_DTYPES
+    kv_dtype: str  # how keys and values are kept, as `pellucid.costs.kv_types` has it
     exact: bool = False  # weights that no short type holds to the bit are wanted in float32
     kv_lanes: int = 1  # a value head's features are rounded up to a multiple of
     threads: int = 1

@@ -96,7 +96,10 @@ OPTIONS: Final = (
     Option("max_model_len", "count", None, "Context: prompt and answer.", "the model's"),
     Option("max_num_seqs", "count", None, "Answers that run at once.", "32"),
     Option("max_num_batched_tokens", "count", None, "Positions of one step.", "512"),
-    Option("kv_cache_dtype", "text", None, "How keys and values are kept.", "the backend's"),
+    Option(
+        "kv_cache_dtype", "text", None,
+        "Keys and values: f32, f16, int8, int4, or two as int8/int4.", "f16",
+    ),
     Option("kv_cache_memory", "size", None, "Memory of the KV cache.", "half of what is free"),
     Option("enable_prefix_caching", "switch", True, "Keep the pages of prompts for the next."),
     Option("seed", "count", None, "Makes requests without a seed repeatable.", low=0),

@@ -11,17 +11,25 @@ from tests.python.engine.tiny import CONTEXT
 from tests.python.engine.traffic import MakeLLM, Traffic, check_same_bits, traffic
 
 
-@pytest.fixture(scope="module")
-def naive(make_llm: MakeLLM) -> LLM:
-    return make_llm(backend="native", threads=1, kv_cache=False, max_num_seqs=1, page_size=CONTEXT)
+@pytest.fixture(scope="module", params=["f16", "int8", "int4/int8"])
+def naive(make_llm: MakeLLM, request: pytest.FixtureRequest) -> LLM:
+    return make_llm(
+        backend="native",
+        threads=1,
+        kv_cache=False,
+        max_num_seqs=1,
+        page_size=CONTEXT,
+        kv_cache_dtype=request.param,
+    )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(traffic(), st.sampled_from([16, 32, 48]), st.integers(1, 3))
 def test_cache_pages_chunks_neighbours_and_threads_change_no_bit(
     make_llm: MakeLLM, naive: LLM, given_traffic: Traffic, page_size: int, threads: int
 ) -> None:
-    check_same_bits(make_llm, naive, given_traffic, page_size, backend="native", threads=threads)
+    ops = {"threads": threads, "kv_cache_dtype": naive.engine.model.ops.kv_dtype}
+    check_same_bits(make_llm, naive, given_traffic, page_size, backend="native", **ops)
 
 
 def test_sizes_it_cannot_lay_out_are_refused(make_llm: MakeLLM) -> None:

@@ -510,7 +510,10 @@ class Notes:
         ({"max_model_len": 0}, "max_model_len must be a whole number from 1, not 0"),
         ({"page_size": None}, "page_size must be"),
         ({"max_num_seqs": 8, "max_num_batched_tokens": 4}, "4 is below max_num_seqs 8"),
-        ({"kv_cache_dtype": "int4"}, "kv_dtype 'int4'.*keeps f32"),
+        (
+            {"kv_cache_dtype": "int3"},
+            "kv_cache_dtype 'int3' is unknown: choose one of f32",
+        ),
         ({"kv_cache_memory_bytes": -1}, "kv_cache_memory_bytes must be"),
         ({"kv_cache_memory_bytes": 100}, "a context of 2 needs .* 100 bytes may be used"),
         ({"kv_cache": "no"}, "kv_cache must be True or False"),

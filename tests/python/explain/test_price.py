@@ -106,6 +106,21 @@ def test_the_formula_and_the_pages_agree(length: int, page_size: int, lanes: int
     assert account.held >= account.bytes + account.padding
 
 
+@given(
+    st.integers(1, 600),
+    st.sampled_from(["f32", "int8", "int4", "f16/int8", "int8/int4"]),
+    st.sampled_from([1, 16]),
+)
+def test_the_formula_and_the_pages_agree_for_each_type(length: int, dtype: str, lanes: int) -> None:
+    account = kv_account(spec(), length, 16, dtype, lanes)
+    assert account.trouble is None
+    assert len(account.terms) == (2 if "/" in dtype else 1)
+    each = {"f32": 8, "int8": 2, "int4": 1, "f16/int8": 3, "int8/int4": 1.5}[dtype]
+    assert account.bytes == 3 * 2 * 24 * length * each
+    if account.dtype == "int4":  # 24 features become 32, with a scale and a minimum
+        assert account.padding == 2 * 3 * 2 * length * (4 + 4)
+
+
 def test_an_account_that_does_not_add_up_says_so() -> None:
     account = kv_account(spec(), 20, 16, "f16")
     import dataclasses

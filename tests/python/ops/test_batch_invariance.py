@@ -71,8 +71,8 @@ def poisoned_cache(running: Model, n_pages: int, page_size: int) -> object:
     """Pages that hold NaN, so that reading what nobody wrote shows."""
     cache = running.ops.new_cache(running.spec, n_pages, page_size)
     for layer in cache.layers:  # type: ignore[attr-defined]
-        layer.keys[:] = np.nan
-        layer.values[:] = np.nan
+        for array in (*layer.keys.arrays, *layer.values.arrays):
+            array[:] = np.nan
     return cache
 
 

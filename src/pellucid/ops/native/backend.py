@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pellucid import _native
 from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.spec import LayerSpec, ModelSpec, RopeSpec
-from pellucid.costs import NATIVE_LANES
+from pellucid.costs import NATIVE_LANES, kv_types
 from pellucid.ops.native.emit import Emitter
 from pellucid.ops.native.fuse import fuse as join
 from pellucid.ops.native.graph import LOGIT_ROWS, POSITIONS, TOKENS, Graph, Node, symbolic_step
@@ -25,7 +25,6 @@ from pellucid.ops.vocabulary import HostTensor, Ops
 
 Float32 = NDArray[np.float32]
 
-KV_DTYPES = ("f16", "f32")
 # Angles are computed for this many positions at a time, as longer contexts are met.
 _ROPE_CHUNK = 512
 
@@ -41,9 +40,9 @@ class NativeOps(Ops):
     """The native backend.
 
     `threads`: how many compute a step (default: the cores available to the process). `kv_dtype`:
-    "f16" or "f32", how keys and values are kept. `simd`: an instruction set by name (default: the
-    best this processor has, or PELLUCID_SIMD). `fuse`: off, every operation is a stage of its own;
-    the results are the same.
+    how keys and values are kept, by the names of `kv_types`. `simd`: an instruction set by name
+    (default: the best this processor has, or PELLUCID_SIMD). `fuse`: off, every operation is a
+    stage of its own; the results are the same.
 
     Operations may be called only within a forward pass handed to `compile`; arrays are then
     nodes of a graph. Raises `BadInput` for an argument that cannot be, `PellucidError` when the
@@ -61,11 +60,8 @@ class NativeOps(Ops):
         simd: str = "",
         fuse: bool = True,
     ) -> None:
-        if kv_dtype not in KV_DTYPES:
-            raise BadInput(
-                f"kv_dtype {kv_dtype!r} is unknown: choose one of {', '.join(KV_DTYPES)}"
-            )
-        self.kv_dtype = kv_dtype
+        self._kv_types = kv_types(kv_dtype)
+        self.kv_dtype = str(self._kv_types)
         self.threads = available_threads() if threads is None else threads
         self.fuse = fuse
         self.simd = simd
@@ -93,7 +89,9 @@ class NativeOps(Ops):
         """A `_native.program.KvCache`. Raises `ValueError` naming a size that cannot be: pages
         hold a multiple of 16 positions."""
         layers = [(layer.n_kv_heads, layer.head_dim) for layer in spec.layers]
-        return _native.program.KvCache(layers, n_pages, page_size, self.kv_dtype)
+        return _native.program.KvCache(
+            layers, n_pages, page_size, self._kv_types.keys, self._kv_types.values
+        )
 
     def copy_pages(self, cache: Any, pairs: Sequence[tuple[int, int]]) -> None:
         try:

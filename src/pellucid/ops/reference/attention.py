@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.core.spec import LayerSpec, ModelSpec
+from pellucid.costs import KvTypes, pages_for
+from pellucid.ops.reference.pages import Pages, new_pages
 from pellucid.ops.step import Sequence, Step
 
 Float32 = NDArray[np.float32]
@@ -23,22 +25,22 @@ Pairs = collections.abc.Sequence[tuple[int, int]]
 
 @dataclass(slots=True)
 class LayerCache:
-    """Keys and values of one layer, float32 [pages, page_size, kv_heads, head_dim]."""
+    """Keys and values of one layer, by pages."""
 
-    keys: Float32
-    values: Float32
+    keys: Pages
+    values: Pages
 
 
 class KVCache:
     """Pages of every layer. Which sequence holds which page is not its business."""
 
-    def __init__(self, spec: ModelSpec, n_pages: int, page_size: int) -> None:
+    def __init__(self, spec: ModelSpec, n_pages: int, page_size: int, types: KvTypes) -> None:
         self.n_pages = n_pages
         self.layers = [
             LayerCache(
                 *(
-                    np.zeros((n_pages, page_size, layer.n_kv_heads, layer.head_dim), np.float32)
-                    for _ in range(2)
+                    new_pages(type, (n_pages, page_size, layer.n_kv_heads), layer.head_dim)
+                    for type in (types.keys, types.values)
                 )
             )
             for layer in spec.layers
@@ -53,8 +55,8 @@ class KVCache:
         _check_copies(pairs, self.n_pages)
         sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
         for layer in self.layers:
-            layer.keys[targets] = layer.keys[sources]
-            layer.values[targets] = layer.values[sources]
+            layer.keys.copy(sources, targets)
+            layer.values.copy(sources, targets)
 
 
 def _check_copies(pairs: Pairs, n_pages: int) -> None:
@@ -85,8 +87,8 @@ def attend(
     for sequence in step.sequences:
         rows = slice(sequence.first_row, sequence.first_row + sequence.length)
         _store(cache, sequence, step.page_size, keys[rows], values[rows])
-        seen_keys = _gather(cache.keys, sequence)  # [kv_heads, end, head_dim]
-        seen_values = _gather(cache.values, sequence)
+        seen_keys = _gather(cache.keys, sequence, step.page_size)  # [kv_heads, end, head_dim]
+        seen_values = _gather(cache.values, sequence, step.page_size)
         for offset in range(sequence.length):
             i = sequence.start + offset
             first = 0 if layer.window is None else max(0, i + 1 - layer.window)
@@ -136,13 +138,14 @@ def _store(
     positions = np.arange(sequence.start, sequence.start + sequence.length)
     pages = np.asarray(sequence.pages)[positions // page_size]
     slots = positions % page_size
-    cache.keys[pages, slots] = keys
-    cache.values[pages, slots] = values
+    cache.keys.store(pages, slots, keys)
+    cache.values.store(pages, slots, values)
 
 
-def _gather(pages: Float32, sequence: Sequence) -> Float32:
+def _gather(side: Pages, sequence: Sequence, page_size: int) -> Float32:
     """Every position up to the span's end, [kv_heads, end, head_dim], contiguous."""
     end = sequence.start + sequence.length
-    n_pages = -(-end // pages.shape[1])
-    rows = pages[np.asarray(sequence.pages[:n_pages])].reshape(-1, *pages.shape[2:])[:end]
+    n_pages = pages_for(end, page_size)
+    found = side.read(np.asarray(sequence.pages[:n_pages]))  # [pages, slots, kv_heads, head_dim]
+    rows = found.reshape(-1, *found.shape[2:])[:end]
     return np.ascontiguousarray(rows.transpose(1, 0, 2))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.core.spec import LayerSpec, ModelSpec, RopeSpec
+from pellucid.costs import kv_types
 from pellucid.ops.reference.attention import KVCache, attend
 from pellucid.ops.rotary import rotations
 from pellucid.ops.step import Step
@@ -26,9 +27,15 @@ _erf = np.vectorize(math.erf, otypes=[np.float32])
 
 
 class ReferenceOps(Ops):
+    """The reference backend. `kv_dtype`: how keys and values are kept, by the names of `kv_types`.
+    Raises `BadInput` for another."""
+
     name = "reference"
-    kv_dtype = "f32"
     exact = True
+
+    def __init__(self, kv_dtype: str = "f32") -> None:
+        self._kv_types = kv_types(kv_dtype)
+        self.kv_dtype = str(self._kv_types)
 
     def load(self, tensor: HostTensor) -> Float32:
         if tensor.parts:
@@ -36,7 +43,7 @@ class ReferenceOps(Ops):
         return dequantize(tensor.data, tensor.type, tensor.shape)
 
     def new_cache(self, spec: ModelSpec, n_pages: int, page_size: int) -> KVCache:
-        return KVCache(spec, n_pages, page_size)
+        return KVCache(spec, n_pages, page_size, self._kv_types)
 
     def copy_pages(self, cache: object, pairs: Sequence[tuple[int, int]]) -> None:
         assert isinstance(cache, KVCache)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pellucid.core.record import LoadRecord
 from pellucid.core.spec import LayerSpec
-from pellucid.costs import KV_DTYPES
+from pellucid.costs import KV_ELEMENT_BYTES, in_blocks, kv_types, kv_vector_bytes
 from pellucid.engine.memory import installed_memory, resident_memory
 from pellucid.engine.records import EngineAbout
 
@@ -51,13 +51,18 @@ def _model(about: EngineAbout, name: str) -> dict[str, Any]:
 
 
 def _kv_part(layer: LayerSpec, about: EngineAbout) -> dict[str, Any]:
-    """What a position takes in one layer: kv_heads x (key + value features) x bytes."""
-    value = -(-layer.head_dim // about.kv_lanes) * about.kv_lanes
+    """What a position takes in one layer: kv_heads x (key + value features) x bytes; sizes are in
+    bytes where a type has scales beside its features, or there are two types."""
+    types = kv_types(about.kv_dtype)
+    key = kv_vector_bytes(layer.head_dim, types.keys)
+    value = kv_vector_bytes(layer.head_dim, types.values, about.kv_lanes)
+    plain = types.keys == types.values and not in_blocks(types.keys)
+    each = int(KV_ELEMENT_BYTES[types.keys]) if plain else 1
     return {
         "kv_heads": layer.n_kv_heads,
-        "key_size": layer.head_dim,
-        "value_size": value,
-        "element_bytes": KV_DTYPES[about.kv_dtype],
+        "key_size": key // each,
+        "value_size": value // each,
+        "element_bytes": each,
         "window": layer.window,
     }
 
