@@ -152,11 +152,11 @@ def _bound_rows(bound: Bound) -> list[tuple[str, str]]:
 def _kv(console: Console, kv: KvAccount) -> None:
     mark = "predicted" if kv.allocated is None else "measured at the allocator"
     _title(console, f"KV cache of {kv.length} positions, {mark}")
-    _line(console, "2 x layers x kv heads x head size x length x bytes")
+    _line(console, "sides (keys, values) x layers x kv heads x head size x length x bytes")
     for term in kv.terms:
         _line(console, f"{term.formula} = {term.bytes} bytes")
     if kv.padding:
-        _line(console, f"{kv.padding} bytes more where a head's features are rounded up")
+        _line(console, f"{kv.padding} bytes more: features rounded up, scales of blocks")
     _line(console, f"in {kv.pages} pages of {kv.page_size} positions: {kv.held} bytes ({kv.dtype})")
     if kv.trouble is not None:
         _line(console, f"DOES NOT ADD UP: {kv.trouble}")

@@ -237,10 +237,10 @@ def _roofline(limits: Limits, dots: Sequence[tuple[str, float, float]]) -> str:
 
 def _kv(kv: KvAccount) -> str:
     mark = "predicted" if kv.allocated is None else "measured"
-    lines = ["2 x layers x kv heads x head size x length x bytes"]
+    lines = ["sides (keys, values) x layers x kv heads x head size x length x bytes"]
     lines += [f"{term.formula} = {term.bytes} bytes" for term in kv.terms]
     if kv.padding:
-        lines.append(f"{kv.padding} bytes more where a head's features are rounded up")
+        lines.append(f"{kv.padding} bytes more: features rounded up, scales of blocks")
     lines.append(f"in {kv.pages} pages of {kv.page_size} positions: {kv.held} bytes ({kv.dtype})")
     if kv.trouble is not None:
         lines.append(f"DOES NOT ADD UP: {kv.trouble}")

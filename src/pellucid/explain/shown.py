@@ -128,7 +128,7 @@ def _bound(bound: Bound) -> Json:
 def _kv(kv: KvAccount) -> Json:
     return {
         "mark": "predicted" if kv.allocated is None else "measured",
-        "formula": "2 x layers x kv_heads x head_size x length x bytes",
+        "formula": "sides x layers x kv_heads x head_size x length x bytes",
         "terms": [
             {**asdict(term), "formula": term.formula, "bytes": term.bytes} for term in kv.terms
         ],
