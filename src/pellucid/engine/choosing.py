@@ -1,16 +1,17 @@
 """Choosing: from rows of logits to tokens, and as far along each draft as they agree with it.
 
-A draft changes no choice. Each position of it is chosen as if nothing had been guessed: the draw
-looks at an answer that has taken every token before, so penalties, grammars, stop strings and
-limits need no rule of their own, and nothing is ever taken back. A guess only decides whether the
-next row is of use.
+By the exact rule a draft changes no choice: each position is chosen as if nothing had been guessed.
+By either rule a choice looks at an answer that has taken every token before, so penalties,
+grammars, stop strings and limits need no rule of their own, and nothing is ever taken back. A guess
+that is right only makes the next row of use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,9 @@ from pellucid.core.plan import Plan
 from pellucid.engine.answer import Answer
 from pellucid.engine.generation import Generation
 from pellucid.sampling import Draw, Sampler
-from pellucid.scheduling import Sequence
+from pellucid.scheduling import Sequence as Running
+from pellucid.speculation import rejection
+from pellucid.speculation.drafter import Guess
 
 Float32 = NDArray[np.float32]
 
@@ -32,7 +35,7 @@ class Job:
 
     generation: Generation
     answer: Answer
-    sequence: Sequence
+    sequence: Running
 
 
 class Row(NamedTuple):
@@ -40,15 +43,34 @@ class Row(NamedTuple):
 
     job: Job
     row: int
-    draft: tuple[int, ...]
+    draft: tuple[Guess, ...]
 
 
 Chosen = tuple[Row, TokenChoice]
 Fail = Callable[[Job, PellucidError], None]
 
 
+class ChooseRows(Protocol):
+    """A rule: tokens for rows of logits, knowing what was guessed for each."""
+
+    def __call__(
+        self,
+        logits: Float32,
+        rows: Sequence[int],
+        draws: Sequence[Draw],
+        guesses: Sequence[Guess | None],
+    ) -> list[TokenChoice | PellucidError]: ...
+
+
+def rule(sampler: Sampler, *, rejecting: bool) -> ChooseRows:
+    """The exact rule: the model's own draw, whatever was guessed. Or rejection sampling."""
+    if rejecting:
+        return functools.partial(rejection.choose_rows, sampler)
+    return lambda logits, rows, draws, guesses: sampler.choose_rows(logits, rows, draws)
+
+
 def first_rows(
-    plan: Plan, jobs: Mapping[int, Job], drafts: Mapping[int, tuple[int, ...]]
+    plan: Plan, jobs: Mapping[int, Job], drafts: Mapping[int, tuple[Guess, ...]]
 ) -> list[Row]:
     """Where each job of the plan finds the logits of its next token."""
     rows: list[Row] = []
@@ -63,11 +85,12 @@ def first_rows(
 
 
 def choose(
-    sampler: Sampler, logits: Float32, rows: list[Row], jobs: Collection[int], fail: Fail
+    choose_rows: ChooseRows, logits: Float32, rows: list[Row], jobs: Collection[int], fail: Fail
 ) -> list[Chosen]:
     """A token for each row; `fail` ends jobs that can have none. `jobs` are those alive."""
     drawing, draws = _draws(rows, fail)
-    choices = sampler.choose_rows(logits, [row.row for row in drawing], draws)
+    guesses = [row.draft[0] if row.draft else None for row in drawing]
+    choices = choose_rows(logits, [row.row for row in drawing], draws, guesses)
     chosen: list[Chosen] = []
     for row, choice in zip(drawing, choices, strict=True):
         if isinstance(choice, TokenChoice):
@@ -80,7 +103,11 @@ def choose(
 
 
 def take(
-    sampler: Sampler, logits: Float32, chosen: list[Chosen], jobs: Collection[int], fail: Fail
+    choose_rows: ChooseRows,
+    logits: Float32,
+    chosen: list[Chosen],
+    jobs: Collection[int],
+    fail: Fail,
 ) -> list[tuple[Job, Increment]]:
     """Each job takes its token, and goes on while what it takes is what was guessed and the answer
     has not ended. Returns what it all adds, once for each job alive."""
@@ -99,10 +126,10 @@ def take(
             if before is not None:
                 increment = before[1].then(increment)
             taken[job.sequence.id] = job, increment
-            right = draft and choice.token_id == draft[0]
+            right = draft and choice.token_id == draft[0].token
             if right and increment.finish_reason is None:
                 further.append(Row(job, row + 1, draft[1:]))
-        chosen = choose(sampler, logits, further, jobs, fail) if further else []
+        chosen = choose(choose_rows, logits, further, jobs, fail) if further else []
     return [pair for id, pair in taken.items() if id in jobs]
 
 

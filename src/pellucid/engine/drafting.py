@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pellucid.core.errors import BadInput, UnsupportedError
+from pellucid.core.errors import BadInput
 from pellucid.core.spec import ModelSpec
 from pellucid.costs import kv_bytes_per_token
 from pellucid.engine.caches import new_cache
@@ -20,7 +20,6 @@ from pellucid.hub import Progress, resolve
 from pellucid.models.registry import Model, load_model, read_spec
 from pellucid.ops import Ops
 from pellucid.sampling import Sampler
-from pellucid.scheduling import Limits
 from pellucid.speculation.drafter import Drafter
 from pellucid.speculation.filled import Filled
 from pellucid.speculation.lengths import Lengths
@@ -68,38 +67,29 @@ def prepare_speculation(
     Raises `BadInput` for a draft model with another vocabulary or larger than the model itself, and
     for early exit after no layer or the last; and as `load_model`.
     """
-    told = settings.told()
-    lengths = Lengths(settings.most, adaptive=settings.adaptive)
-    if settings.rule != "exact":
-        raise UnsupportedError(f"speculative: rule {settings.rule!r} is not implemented yet")
-    if settings.method == "ngram":
-        return lambda cache: Speculation(PromptLookup(settings.most), lengths, told)
     limits = loaded.limits
+    rejecting = settings.rule == "rejection"
+
+    def speculation(drafter: Drafter) -> Speculation:
+        lengths = Lengths(settings.most, adaptive=settings.adaptive)
+        return Speculation(drafter, lengths, rejecting=rejecting, told=settings.told())
+
+    def drafter(model: Model, cache: object, filled: Filled | None) -> Drafter:
+        most = limits.max_num_batched_tokens
+        sampler = new_sampler(model.spec)
+        return ModelDrafter(
+            model, cache, sampler, limits.page_size, most, filled, rejecting=rejecting
+        )
+
+    if settings.method == "ngram":
+        return lambda cache: speculation(PromptLookup(settings.most))
     if settings.method == "early-exit":
         early = _early(loaded.model, settings.layers)
-        return lambda cache: Speculation(
-            _drafter(early, cache, new_sampler, limits, owns_cache=False), lengths, told
-        )
+        return lambda cache: speculation(drafter(early, cache, None))
     assert draft is not None
     model = _load_draft(draft, loaded)
-    own = new_cache(model, limits)
-    return lambda cache: Speculation(
-        _drafter(model, own, new_sampler, limits, owns_cache=True), lengths, told
-    )
-
-
-def _drafter(
-    model: Model, cache: object, new_sampler: NewSampler, limits: Limits, *, owns_cache: bool
-) -> Drafter:
-    filled = Filled(limits.n_pages, limits.page_size) if owns_cache else None
-    return ModelDrafter(
-        model,
-        cache,
-        new_sampler(model.spec),
-        limits.page_size,
-        limits.max_num_batched_tokens,
-        filled,
-    )
+    own, filled = new_cache(model, limits), Filled(limits.n_pages, limits.page_size)
+    return lambda cache: speculation(drafter(model, own, filled))
 
 
 def _early(model: Model, layers: int | None) -> Model:

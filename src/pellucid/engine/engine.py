@@ -34,7 +34,7 @@ from pellucid.core.outputs import Increment
 from pellucid.core.plan import Plan
 from pellucid.core.record import PageChanges, Phases, StepRecord
 from pellucid.engine.caches import new_cache
-from pellucid.engine.choosing import Job, choose, first_rows, take
+from pellucid.engine.choosing import Job, choose, first_rows, rule, take
 from pellucid.engine.generation import Generation, Sink
 from pellucid.engine.ledger import Ledger
 from pellucid.engine.likelihoods import Likelihoods
@@ -330,10 +330,12 @@ class Engine:
         if self._probes:
             self._keep(scored, logits)
         jobs = self._jobs
-        chosen = choose(self._sampler, logits, first_rows(scored, jobs, drafts), jobs, self._fail)
+        guessing = self._speculation
+        by = rule(self._sampler, rejecting=guessing is not None and guessing.rejecting)
+        chosen = choose(by, logits, first_rows(scored, jobs, drafts), jobs, self._fail)
         sampled = time.monotonic()
         with self._changing():
-            taken = take(self._sampler, logits, chosen, jobs, self._fail)
+            taken = take(by, logits, chosen, jobs, self._fail)
             tokens = {job.sequence.id: tuple(added.token_ids) for job, added in taken}
             self.scheduler.apply(plan, tokens)
             rounds = rounds_of(drafts, tokens)

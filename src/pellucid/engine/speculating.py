@@ -17,10 +17,10 @@ from pellucid.core.plan import Plan
 from pellucid.core.record import PageChanges, Phases, RoundRecord
 from pellucid.engine.choosing import Job
 from pellucid.scheduling import Sequence
-from pellucid.speculation.drafter import Ask, Drafter
+from pellucid.speculation.drafter import Ask, Drafter, Guess
 from pellucid.speculation.lengths import Checked, Lengths, Wish
 
-Drafts = dict[int, tuple[int, ...]]
+Drafts = dict[int, tuple[Guess, ...]]
 
 
 @dataclass(slots=True)
@@ -46,12 +46,18 @@ class SpeculationCounts:
 
 
 class Speculation:
-    """Drafts of an engine's sequences: made by `drafter`, as long as `lengths` says. `told` is what
-    is said of it to who asks."""
+    """Drafts of an engine's sequences: made by `drafter`, as long as `lengths` says. `rejecting`:
+    they are checked by rejection sampling. `told` is what is said of it to who asks."""
 
     def __init__(
-        self, drafter: Drafter, lengths: Lengths, told: dict[str, Any] | None = None
+        self,
+        drafter: Drafter,
+        lengths: Lengths,
+        *,
+        rejecting: bool = False,
+        told: dict[str, Any] | None = None,
     ) -> None:
+        self.rejecting = rejecting
         self.told = told or {}
         self.counts = SpeculationCounts()
         self._drafter = drafter
@@ -85,10 +91,15 @@ class Speculation:
         asks = [_ask(jobs[id], count) for id, count in plan.room.items() if id in jobs]
         drafts: Drafts = {}
         for ask, guessed in zip(asks, self._drafter.draft(asks), strict=True):
-            draft = jobs[ask.sequence].answer.possible(guessed[: ask.n_tokens])
-            if draft:
+            tokens = _tokens(guessed[: ask.n_tokens])
+            n_kept = len(jobs[ask.sequence].answer.possible(tokens))
+            if self.rejecting and guessed and guessed[0].drawn_from is not None:
+                n_kept += 1  # to leave a guess out for what it is would favour the others
+            if draft := guessed[: min(n_kept, ask.n_tokens)]:
                 drafts[ask.sequence] = draft
-        return (plan.with_drafts(drafts) if drafts else plan), drafts
+        if not drafts:
+            return plan, drafts
+        return plan.with_drafts({id: _tokens(draft) for id, draft in drafts.items()}), drafts
 
     def learn(
         self,
@@ -136,9 +147,15 @@ class Speculation:
 
 def rounds_of(drafts: Drafts, tokens: Mapping[int, Tokens[int]]) -> tuple[RoundRecord, ...]:
     """What became of each draft, `tokens` being what its sequence got of the step."""
-    return tuple(
-        RoundRecord(id, draft, _n_equal(draft, tokens.get(id, ()))) for id, draft in drafts.items()
-    )
+    rounds: list[RoundRecord] = []
+    for id, guesses in drafts.items():
+        draft = _tokens(guesses)
+        rounds.append(RoundRecord(id, draft, _n_equal(draft, tokens.get(id, ()))))
+    return tuple(rounds)
+
+
+def _tokens(draft: Tokens[Guess]) -> tuple[int, ...]:
+    return tuple([guess.token for guess in draft])
 
 
 def _n_equal(draft: tuple[int, ...], tokens: Tokens[int]) -> int:

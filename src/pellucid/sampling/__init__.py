@@ -19,6 +19,15 @@ The order is vLLM's. A row is worked on by itself in float64, so neighbours cann
 
 from pellucid.sampling.history import History
 from pellucid.sampling.random import sample_seed, uniform
-from pellucid.sampling.sampler import Draw, Sampler, may_be_checked_after
+from pellucid.sampling.sampler import Distribution, Draw, Sampler, invert, may_be_checked_after
 
-__all__ = ["Draw", "History", "Sampler", "may_be_checked_after", "sample_seed", "uniform"]
+__all__ = [
+    "Distribution",
+    "Draw",
+    "History",
+    "Sampler",
+    "invert",
+    "may_be_checked_after",
+    "sample_seed",
+    "uniform",
+]

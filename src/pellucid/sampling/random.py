@@ -7,6 +7,8 @@ how many were made before it, in which batch, or on which thread.
 
 from __future__ import annotations
 
+from typing import Final
+
 _MASK32 = 0xFFFFFFFF
 _MASK64 = 0xFFFFFFFFFFFFFFFF
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
@@ -14,7 +16,8 @@ _WEYL = 0x9E3779B9, 0xBB67AE85  # golden ratio and sqrt(3) - 1: the key moves on
 _ROUNDS = 10
 
 # The last counter word keeps the uses of one seed apart.
-_DRAW, _SAMPLE_SEED = 0, 1
+_DRAW, _SAMPLE_SEED, _GUESS, _ACCEPT, _REST = range(5)
+USES: Final = {"draw": _DRAW, "guess": _GUESS, "accept": _ACCEPT, "rest": _REST}
 
 
 def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
@@ -33,12 +36,13 @@ def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[in
     return a, b, c, d
 
 
-def uniform(seed: int, position: int) -> float:
+def uniform(seed: int, position: int, use: str = "draw") -> float:
     """A number in [0, 1), with 53 random bits, for the token at `position` under `seed`.
 
     seed: any integer, taken modulo 2^64. position: that of the token in its sequence, from 0.
+    `use`: numbers for different uses (of `USES`) are independent.
     """
-    bits = _words(seed, position, _DRAW)
+    bits = _words(seed, position, USES[use])
     return (bits >> 11) * 2.0**-53
 
 

@@ -52,6 +52,18 @@ class Draw(NamedTuple):
         return self if self.form is None else self._replace(mask=self.form.mask(), form=None)
 
 
+class Distribution(NamedTuple):
+    """Tokens, int64 [n] ascending, and their probabilities, float64 [n]; all others have none."""
+
+    ids: NDArray[np.int64]
+    probabilities: NDArray[np.float64]
+
+    def of(self, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The probabilities of `tokens`, float64 [m]."""
+        places = np.minimum(np.searchsorted(self.ids, tokens), len(self.ids) - 1)
+        return np.where(self.ids[places] == tokens, self.probabilities[places], 0.0)
+
+
 def may_be_checked_after(params: SamplingParams) -> bool:
     """Whether the first of the likeliest tokens, if allowed, is what a mask would leave first."""
     return params.greedy and not params.logit_bias
@@ -78,6 +90,19 @@ class Sampler:
         token = self._token(logits, draw)
         if draw.form is not None and not draw.form.allows(token):
             token = self._token(logits, draw.masked())
+        return self.describe(logits, draw, token)
+
+    def distribution(self, logits: Float32, draw: Draw) -> Distribution:
+        """What the next token is drawn from, after every stage but the draw. Raises as `choose`."""
+        _check_scores(logits, draw.position)
+        draw = draw.masked()
+        row = logits.astype(np.float64)
+        self._mask(row, draw)
+        ids, weights = _candidates(row, draw)
+        return Distribution(ids, weights / weights.sum())
+
+    def describe(self, logits: Float32, draw: Draw, token: int) -> TokenChoice:
+        """`token` as a choice from a row of logits, with what is asked of its neighbours."""
         if draw.params.logprobs is None:
             return TokenChoice(token)
         return describe(logits, token, draw.params.logprobs, self.not_tokens)
@@ -123,6 +148,25 @@ def allowed(mask: NDArray[np.uint32], ids: NDArray[np.int64]) -> NDArray[np.bool
 
 
 def _pick(row: Row, draw: Draw) -> int:
+    if draw.params.greedy:
+        return _best(row, draw)
+    ids, weights = _candidates(row, draw)
+    return int(ids[invert(weights, uniform(draw.seed, draw.position))])
+
+
+def _candidates(row: Row, draw: Draw) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The tokens that may be drawn, ascending, and their weights."""
+    best = _best(row, draw)
+    if draw.params.greedy:
+        return np.array([best]), np.ones(1)
+    params = draw.params
+    row = apply_temperature(row, params.temperature)
+    ids = candidates(row, params.min_p, params.top_k, params.top_p)
+    return ids, np.exp(row[ids])
+
+
+def _best(row: Row, draw: Draw) -> int:
+    """The likeliest token once bias and penalties are in the row."""
     params = draw.params
     add_bias(row, params.logit_bias)
     penalise(
@@ -138,11 +182,7 @@ def _pick(row: Row, draw: Draw) -> int:
             f"no token is left to choose at position {draw.position}: "
             "logit_bias, min_tokens and structured_outputs together ban them all; relax one of them"
         )
-    if params.greedy:
-        return best
-    row = apply_temperature(row, params.temperature)
-    ids = candidates(row, params.min_p, params.top_k, params.top_p)
-    return int(ids[invert(np.exp(row[ids]), uniform(draw.seed, draw.position))])
+    return best
 
 
 def invert(weights: NDArray[np.float64], u: float) -> int:

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from pellucid.core.plan import Plan
 from pellucid.core.record import PageChanges
-from pellucid.sampling import Draw
+from pellucid.sampling import Distribution, Draw
 
 
 class Outlook(NamedTuple):
@@ -35,6 +35,14 @@ class Ask(NamedTuple):
     draw: Draw
 
 
+class Guess(NamedTuple):
+    """A token that was guessed, and what it was drawn from; None where nobody asks for that, and
+    where it was not drawn at all."""
+
+    token: int
+    drawn_from: Distribution | None = None
+
+
 class Drafter(Protocol):
     """Guesses for many sequences, known by their numbers."""
 
@@ -47,7 +55,7 @@ class Drafter(Protocol):
     def outlook(self, sequence: int, tokens: Sequence[int], pages: Sequence[int]) -> Outlook:
         """What could be guessed after `tokens`, the sequence's own, that lie on `pages`."""
 
-    def draft(self, asks: Sequence[Ask]) -> list[tuple[int, ...]]:
+    def draft(self, asks: Sequence[Ask]) -> list[tuple[Guess, ...]]:
         """Guesses for each, in order; an empty one where there is nothing to say."""
 
     def accepted(self, sequence: int, computed: int, pages: Sequence[int]) -> None:

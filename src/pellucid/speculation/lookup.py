@@ -7,7 +7,7 @@ from typing import Final
 
 from pellucid.core.plan import Plan
 from pellucid.core.record import PageChanges
-from pellucid.speculation.drafter import Ask, Outlook
+from pellucid.speculation.drafter import Ask, Guess, Outlook
 from pellucid.speculation.suffixes import Suffixes
 
 # Tokens that are read into an index at once, about 10 ms; a longer prompt takes several steps.
@@ -39,8 +39,9 @@ class PromptLookup:
             return Outlook(0)
         return Outlook(self._most, sum(text.match_length >= length for length in _KINDS))
 
-    def draft(self, asks: Sequence[Ask]) -> list[tuple[int, ...]]:
-        return [self._texts[ask.sequence].continuation(ask.n_tokens) for ask in asks]
+    def draft(self, asks: Sequence[Ask]) -> list[tuple[Guess, ...]]:
+        copied = [self._texts[ask.sequence].continuation(ask.n_tokens) for ask in asks]
+        return [tuple([Guess(token) for token in tokens]) for tokens in copied]
 
     def accepted(self, sequence: int, computed: int, pages: Sequence[int]) -> None:
         """Drafts leave nothing behind."""

@@ -2,7 +2,9 @@
 
 All sequences that draft in a step do so together, a token each at a time. A guess is drawn as its
 request would draw it, from the draft model's scores: by the same parameters, penalties and bias,
-and with the same random number, so that where the two models agree, so do their draws.
+and with the same random number, so that where the two models agree, so do their draws. Where
+guesses are to be rejected by chance they have a random number of their own, and are handed over
+with what they were drawn from.
 
 A small model has a cache of its own, on the same pages (`Filled`); before it guesses it computes
 what it has not seen of the sequence. The first layers of the model itself (early exit; Elhoushi et
@@ -21,14 +23,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from pellucid.core.errors import PellucidError
 from pellucid.core.outputs import TokenChoice
 from pellucid.core.params import SamplingParams
 from pellucid.core.plan import Plan, Span
 from pellucid.core.record import PageChanges
 from pellucid.models.registry import Model
 from pellucid.sampling import Draw, Sampler
-from pellucid.speculation.drafter import Ask, Outlook
+from pellucid.speculation.drafter import Ask, Guess, Outlook
 from pellucid.speculation.filled import Filled
+from pellucid.speculation.rejection import drawn_guess
 from pellucid.speculation.timing import StepTimes
 
 Float32 = NDArray[np.float32]
@@ -45,12 +49,12 @@ class _Writing:
 
     ask: Ask
     draw: Draw
-    guesses: list[int] = field(default_factory=list)
+    guesses: list[Guess] = field(default_factory=list)
     done: bool = False
 
-    def add(self, token: int) -> None:
-        self.guesses.append(token)
-        self.draw.history.append(token)
+    def add(self, guess: Guess) -> None:
+        self.guesses.append(guess)
+        self.draw.history.append(guess.token)
         self.draw = self.draw._replace(position=self.draw.position + 1)
         self.done = len(self.guesses) >= self.ask.n_tokens
 
@@ -70,12 +74,15 @@ class ModelDrafter:
         page_size: int,
         catch_up: int,
         filled: Filled | None = None,
+        *,
+        rejecting: bool = False,
     ) -> None:
         self._model = model
         self._cache = cache
         self._sampler = sampler
         self._filled = filled
         self._page_size = page_size
+        self._rejecting = rejecting
         self._catch_up = catch_up
         self._times = StepTimes()
         self._seconds_behind = 0.0  # of each position caught up with
@@ -96,7 +103,7 @@ class ModelDrafter:
         room = self._model.spec.context_length - len(tokens) + 1
         return Outlook(max(room, 0), 0, behind * self._seconds_behind if behind > 1 else 0.0)
 
-    def draft(self, asks: Sequence[Ask]) -> list[tuple[int, ...]]:
+    def draft(self, asks: Sequence[Ask]) -> list[tuple[Guess, ...]]:
         writing = [_Writing(ask, self._draw(ask)) for ask in asks]
         active = self._start(writing)
         while active:
@@ -143,7 +150,7 @@ class ModelDrafter:
     def _span(self, one: _Writing, start: int) -> Span:
         """What is known or guessed from position `start` on."""
         ask, n_known = one.ask, len(one.ask.tokens)
-        guesses = one.guesses[max(start - n_known, 0) :]
+        guesses = [guess.token for guess in one.guesses[max(start - n_known, 0) :]]
         tokens = (*ask.tokens[start:], *guesses)
         return Span(ask.sequence, start, tokens, tuple(ask.pages), 1)
 
@@ -155,14 +162,26 @@ class ModelDrafter:
         if self._filled is not None:
             for span in spans:
                 self._filled.wrote(span.pages, span.start, span.end)
-        draws = [one.draw for one in writing]
-        choices = self._sampler.choose_rows(logits, range(len(draws)), draws)
-        for one, choice in zip(writing, choices, strict=True):
-            if isinstance(choice, TokenChoice):
-                one.add(choice.token_id)
-            else:  # no token is left to choose here; whether that is so the check will find
+        for one, guess in zip(writing, self._guesses(logits, writing), strict=True):
+            if guess is None:
                 one.done = True
+            else:
+                one.add(guess)
         self._note(plan.n_tokens, len(writing), time.perf_counter() - begin)
+
+    def _guesses(self, logits: Float32, writing: list[_Writing]) -> list[Guess | None]:
+        """A guess for each; None where no token is left to choose: let the check find that out."""
+        draws = [one.draw for one in writing]
+        if not self._rejecting:
+            choices = self._sampler.choose_rows(logits, range(len(draws)), draws)
+            return [Guess(x.token_id) if isinstance(x, TokenChoice) else None for x in choices]
+        found: list[Guess | None] = []
+        for row, draw in enumerate(draws):
+            try:
+                found.append(drawn_guess(self._sampler, logits[row], draw))
+            except PellucidError:
+                found.append(None)
+        return found
 
     def _note(self, rows: int, n_guesses: int, seconds: float) -> None:
         behind = rows - n_guesses

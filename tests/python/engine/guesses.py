@@ -13,7 +13,7 @@ from pellucid.core.plan import Plan
 from pellucid.core.record import PageChanges, RoundRecord
 from pellucid.engine.speculating import Speculation
 from pellucid.sampling import sample_seed
-from pellucid.speculation.drafter import Ask, Outlook
+from pellucid.speculation.drafter import Ask, Guess, Outlook
 from pellucid.speculation.lengths import Lengths
 from tests.python.engine.histories import Event, History, play
 from tests.python.engine.tiny import N_TOKENS
@@ -37,18 +37,18 @@ class Oracle:
     def outlook(self, sequence: int, tokens: Sequence[int], pages: Sequence[int]) -> Outlook:
         return Outlook((len(tokens) * 7 + sequence) % (self.most + 1))
 
-    def draft(self, asks: Sequence[Ask]) -> list[tuple[int, ...]]:
+    def draft(self, asks: Sequence[Ask]) -> list[tuple[Guess, ...]]:
         return [self._guess(ask) for ask in asks]
 
     def accepted(self, sequence: int, computed: int, pages: Sequence[int]) -> None: ...
 
     def forget(self, sequence: int) -> None: ...
 
-    def _guess(self, ask: Ask) -> tuple[int, ...]:
+    def _guess(self, ask: Ask) -> tuple[Guess, ...]:
         start = len(ask.tokens)
         known = self.truth[ask.draw.seed][start : start + ask.n_tokens]
         return tuple(
-            token if (start + i) % self.wrong_at else (token + 1) % N_TOKENS
+            Guess(token if (start + i) % self.wrong_at else (token + 1) % N_TOKENS)
             for i, token in enumerate(known)
         )
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pellucid import LLM, BadInput, SamplingParams
+from pellucid.core.record import RoundRecord
 from pellucid.engine.choosing import Row
+from pellucid.sampling import uniform
+from pellucid.speculation import rejection
 from tests.python.engine.guesses import (
     LETTERS,
     check_plain,
@@ -136,6 +141,75 @@ def test_who_opts_out_has_no_drafts(make_llm: MakeLLM) -> None:
     assert not rounds_of(llm)
 
 
+def test_rejection_keeps_the_distribution_of_answers(
+    make_llm: MakeLLM, llm: LLM, other_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chi-square of answers of three tokens against their chances by the model's own scores."""
+    letters = [ord(letter) for letter in "abc"]
+    params = SamplingParams(
+        n=1024,
+        max_tokens=3,
+        seed=11,
+        temperature=1.3,
+        ignore_eos=True,
+        logit_bias=dict.fromkeys(letters, 100.0),
+    )
+    prompt = [7, 8, 9]
+    chances = chances_of(llm, prompt, letters, 1.3)
+    drafting = {**DRAFT, "model": other_path, "rule": "rejection"}
+
+    rounds: list[RoundRecord] = []
+
+    def statistic() -> float:
+        engine = make_llm(speculative=drafting)
+        [output] = engine.generate([prompt], params)
+        counts = Counter(tuple(answer.token_ids) for answer in output.outputs)
+        rounds.extend(rounds_of(engine))
+        assert counts.keys() <= chances.keys()
+        return sum((counts[x] - 1024 * p) ** 2 / (1024 * p) for x, p in chances.items())
+
+    assert statistic() < 70  # 26 degrees of freedom: exceeded once in 200,000
+    assert any(one.n_accepted < len(one.draft) for one in rounds)
+    assert any(one.n_accepted for one in rounds)
+    monkeypatch.setattr(
+        rejection,
+        "uniform",
+        lambda seed, at, use="draw": -1.0 if use == "accept" else uniform(seed, at, use),
+    )
+    assert statistic() > 140
+
+
+def chances_of(
+    llm: LLM, prompt: list[int], letters: list[int], temperature: float
+) -> dict[tuple[int, ...], float]:
+    chances: dict[tuple[int, ...], float] = {(): 1.0}
+    for _ in range(3):
+        longer: dict[tuple[int, ...], float] = {}
+        for answer, chance in chances.items():
+            scores = llm.logits([*prompt, *answer])[-1][letters].astype(np.float64) / temperature
+            weights = np.exp(scores - scores.max())
+            for letter, share in zip(letters, weights / weights.sum(), strict=True):
+                longer[(*answer, letter)] = chance * float(share)
+        chances = longer
+    return chances
+
+
+def test_greedy_answers_are_the_same_by_rejection(
+    make_llm: MakeLLM, llm: LLM, other_path: Path
+) -> None:
+    params = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True)
+    for speculative in (
+        {**DRAFT, "model": other_path, "rule": "rejection"},
+        {**NGRAM, "rule": "rejection"},
+    ):
+        other = make_llm(speculative=speculative)
+        prompts = ["hello there", "aaaaaa", "abababab"]
+        for ours, theirs in zip(
+            other.generate(prompts, params), llm.generate(prompts, params), strict=True
+        ):
+            assert ours.outputs == theirs.outputs
+
+
 def _believes_every_guess(patch: pytest.MonkeyPatch) -> None:
     from pellucid.engine import choosing
 
@@ -145,7 +219,7 @@ def _believes_every_guess(patch: pytest.MonkeyPatch) -> None:
         chosen = real(sampler, logits, rows, jobs, fail)
         for row, choice in chosen:
             if row.draft:
-                choice.token_id = row.draft[0]
+                choice.token_id = row.draft[0].token
         return chosen
 
     patch.setattr("pellucid.engine.engine.choose", choose)
