@@ -27,6 +27,7 @@ from pellucid.hub import DEFAULT_MODEL, TerminalProgress, resolve
 
 DISTINCT = 40  # prompts; each is asked many times
 KEEP_ALIVE_S = 5.0
+UNDER_WAY = 16  # streams that have tokens out when the engine is killed
 
 
 def main() -> None:
@@ -64,25 +65,41 @@ async def one_in_ten_leaves(server: Server, bodies: list[bytes]) -> list[Answer]
 
 
 async def engine_is_killed(server: Server, bodies: list[bytes]) -> list[Answer]:
-    begin = (await metrics(server.port))["generation_tokens_total"]
-    asked = [asyncio.create_task(_ask(server, body)) for body in bodies]
-    while (await metrics(server.port))["generation_tokens_total"] < begin + len(bodies):
-        await asyncio.sleep(0.1)
+    answers = [Answer() for _ in bodies]
+    asked = [
+        asyncio.create_task(_ask(server, body, answer=answer))
+        for body, answer in zip(bodies, answers, strict=True)
+    ]
+    while sum(_under_way(answer) for answer in answers) < min(UNDER_WAY, len(bodies)):
+        await asyncio.sleep(0.01)
     os.kill(server.engine(), signal.SIGKILL)
-    answers = await asyncio.gather(*asked)
+    await asyncio.gather(*asked)
     ended = [i for i, answer in enumerate(answers) if not answer.whole]
     for answer in (answers[i] for i in ended):
         assert answer.error is not None, "a stream was cut without a word"
         assert answer.error["code"] == "engine_unavailable", answer.error
-    print(f"the kill ended {len(ended)} streams, each with an error", flush=True)
+    in_the_middle = sum(bool(answers[i].token_ids) for i in ended)
+    assert in_the_middle, "the kill met no stream that had begun"
+    print(
+        f"the kill ended {len(ended)} streams, {in_the_middle} of them with tokens out, each with "
+        "an error",
+        flush=True,
+    )
     again = await asyncio.gather(*(_ask(server, bodies[i]) for i in ended))
     for i, answer in zip(ended, again, strict=True):
         answers[i] = answer
     return answers
 
 
-async def _ask(server: Server, body: bytes, leave_after: int | None = None) -> Answer:
-    return await ask(server.port, "/v1/completions", body, leave_after)
+def _under_way(answer: Answer) -> bool:
+    """Tokens are out, and more are to come."""
+    return bool(answer.lines) and answer.lines[-1] != b"[DONE]"
+
+
+async def _ask(
+    server: Server, body: bytes, leave_after: int | None = None, answer: Answer | None = None
+) -> Answer:
+    return await ask(server.port, "/v1/completions", body, leave_after, answer)
 
 
 async def _scene(

@@ -70,9 +70,12 @@ class Answer:
         return max((b - a for a, b in itertools.pairwise(heard)), default=0.0)
 
 
-async def ask(port: int, path: str, body: Any, leave_after: int | None = None) -> Answer:
-    """POST `body`, and listen to the end, or until `leave_after` events have come."""
-    answer = Answer()
+async def ask(
+    port: int, path: str, body: Any, leave_after: int | None = None, answer: Answer | None = None
+) -> Answer:
+    """POST `body`, and listen to the end, or until `leave_after` events have come. What comes is in
+    `answer` as it comes."""
+    answer = answer or Answer()
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     answer.began = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22)

@@ -221,7 +221,9 @@ def test_clients_that_leave_give_everything_back(
     """While one answers, one reads a long prompt and others wait: each leaves in turn."""
     server, llm = narrow
     long = {"prompt": [200] * 320, **ENDLESS, "max_tokens": 60}
-    for _ in range(3):
+    before = llm.stats()
+    pages = before.pages_free + before.pages_cached
+    for _ in range(17):  # a hundred clients, and another when not streaming
         gate = threading.Barrier(6)
 
         def part(body: dict[str, Any], gate: threading.Barrier = gate) -> None:
@@ -241,6 +243,8 @@ def test_clients_that_leave_give_everything_back(
                 (s := llm.stats()).running_sequences == s.waiting_sequences == s.pages_owned == 0
             )
         )
+    after = llm.stats()
+    assert after.pages_free + after.pages_cached == pages
     body = {"prompt": "Rivers:", "temperature": 0, "max_tokens": 8}
     assert server.post("/v1/completions", body).status_code == 200
 
