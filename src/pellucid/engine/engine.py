@@ -194,6 +194,7 @@ class Engine:
             tokens_generated=ledger.tokens,
             requests_ended=self._requests_ended,
             preemptions=ledger.preemptions,
+            step_sizes=tuple(ledger.step_sizes),
             **guessed,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 
@@ -12,6 +13,7 @@ from pellucid.core.plan import Plan
 from pellucid.core.record import PageChanges, Phases, RoundRecord, SpanRecord, StepRecord, Turn
 from pellucid.costs import StepCosts, WeightSize
 from pellucid.engine.register import Register
+from pellucid.engine.stats import STEP_SIZES
 from pellucid.models.registry import Model
 from pellucid.scheduling import Scheduler
 
@@ -38,6 +40,7 @@ class Ledger:
         self.positions = 0
         self.tokens = 0
         self.preemptions = 0
+        self.step_sizes = [0] * (len(STEP_SIZES) + 1)
         sizes = {
             name: WeightSize(tuple(weight.shape), int(weight.nbytes))
             for name, weight in model.weights.items()
@@ -94,7 +97,9 @@ class Ledger:
         )
         self.records.append(record)
         self.steps += 1
-        self.positions += sum([span.n_tokens for span in spans])
+        positions = sum([span.n_tokens for span in spans])
+        self.positions += positions
+        self.step_sizes[bisect_left(STEP_SIZES, positions)] += 1
         self.tokens += sum(map(len, tokens.values()))
         self.preemptions += len(changes.preempted)
         for subscriber in tuple(self._subscribers):

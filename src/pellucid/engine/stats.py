@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+STEP_SIZES: Final = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+"""Positions of a step, by which steps are counted: up to so many, and one place for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +18,8 @@ class EngineStats:
     requests_ended counts requests, not answers; a step that failed counts nowhere. Of speculation:
     drafts checked, the tokens guessed in them, those accepted, also by place in the draft; seconds
     that drafting took, and seconds won, as estimated: what the same tokens would have taken without
-    drafts, less what they took.
+    drafts, less what they took. step_sizes: steps by the positions that they computed, see
+    `STEP_SIZES`.
     """
 
     running_sequences: int
@@ -35,3 +40,4 @@ class EngineStats:
     accepted_at: tuple[int, ...] = ()
     draft_seconds: float = 0.0
     seconds_won: float = 0.0
+    step_sizes: tuple[int, ...] = ()

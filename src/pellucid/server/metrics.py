@@ -16,13 +16,17 @@ from prometheus_client.exposition import choose_encoder
 
 from pellucid.core.errors import PellucidError
 from pellucid.core.outputs import Increment
+from pellucid.engine.records import EngineAbout
 from pellucid.engine.stats import EngineStats
 from pellucid.server.guard import Watched
+from pellucid.server.iterations import Iterations
 
 PREFIX: Final = "pellucid_"
 ENDS: Final = ("stop", "length", "abort", "error")
 REFUSALS: Final = ("queue_full", "queue_tokens")
 LABELS: Final = ("model_name", "engine")
+CACHE_LABELS: Final = ("block_size", "num_gpu_blocks", "cache_dtype", "enable_prefix_caching")
+"""vLLM's names, whatever the blocks lie in."""
 
 # Seconds. From what one person alone sees to what a full queue does.
 FIRST_TOKEN: Final = (
@@ -75,6 +79,17 @@ class Metrics:
         self._accepted_at: list[_Rising] = []
         self._won = self._gauge(
             "spec_decode_seconds_won", "Seconds won by guessing, less those lost; an estimate."
+        )
+        self._iterations = Iterations(
+            PREFIX + "iteration_tokens_total", LABELS, tuple(self._of.values())
+        )
+        self.registry.register(self._iterations)
+        self.knows_cache = False
+        self._cache = Gauge(
+            PREFIX + "cache_config_info",
+            "What the KV cache is, in labels; always 1.",
+            (*LABELS, *CACHE_LABELS),
+            registry=self.registry,
         )
         restarts = self._counter("engine_restarts", "Engines started after the first.")
         self._restarts = _Rising({"restarts": restarts})
@@ -148,12 +163,22 @@ class Metrics:
             self._pages.labels(**self._of, state=state).set(count)
         self._usage.set(stats.pages_owned / max(1, sum(pages.values())))
         self._engine_counts.read(asdict(stats))
+        self._iterations.read(stats)
         self._won.set(stats.seconds_won)
         for place, count in enumerate(stats.accepted_at):
             if place == len(self._accepted_at):
                 counter = self._accepted.labels(**self._of, position=str(place))
                 self._accepted_at.append(_Rising({"accepted": counter}))
             self._accepted_at[place].read({"accepted": count})
+
+    def cache(self, about: EngineAbout) -> None:
+        """What the engine's KV cache is."""
+        limits = about.limits
+        values = (limits.page_size, limits.n_pages, about.kv_dtype, limits.prefix_caching)
+        self.knows_cache = True
+        self._cache.labels(
+            **self._of, **dict(zip(CACHE_LABELS, map(str, values), strict=True))
+        ).set(1)
 
     def answered(self, handler: str, method: str, status: int) -> None:
         """An HTTP request was."""

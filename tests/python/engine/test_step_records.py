@@ -38,6 +38,8 @@ def test_records_add_up_to_what_was_done(make_llm: MakeLLM) -> None:
     stats = llm.engine.stats()
     assert (stats.steps, stats.positions_computed) == (len(records), positions)
     assert stats.tokens_generated == 60
+    assert sum(stats.step_sizes) == len(records)
+    assert stats.step_sizes[0] == sum(r.spans[0].n_tokens == 1 == len(r.spans) for r in records)
 
 
 def test_a_cost_is_that_of_the_spans(make_llm: MakeLLM) -> None:

@@ -224,7 +224,7 @@ class FakeClient:
         free, cached, owned = self.pages
         counts = dict.fromkeys(EngineStats.__dataclass_fields__, 0)
         counts |= {"pages_free": free, "pages_cached": cached, "pages_owned": owned}
-        counts["accepted_at"] = ()
+        counts["accepted_at"] = counts["step_sizes"] = ()
         return EngineStats(**counts)
 
     async def records(self, cursor: Cursor) -> Records:

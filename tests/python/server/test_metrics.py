@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pellucid.engine.stats import EngineStats
+from pellucid.engine.stats import STEP_SIZES, EngineStats
+from pellucid.server.iterations import Iterations
 from pellucid.server.metrics import Metrics
 from tests.python.server.fake import FakeClient
 from tests.python.server.running import Running
@@ -42,6 +43,8 @@ KNOWN = {
     "request_generation_tokens": "histogram",
     "request_params_n": "histogram",
     "request_params_max_tokens": "histogram",
+    "iteration_tokens_total": "histogram",
+    "cache_config_info": "gauge",
 }
 
 
@@ -112,7 +115,7 @@ def test_strangers_make_no_new_series(alone: Running) -> None:
 
 def test_guesses_are_counted_by_place() -> None:
     metrics = Metrics("m", 100)
-    zero = dict.fromkeys(EngineStats.__dataclass_fields__, 0)
+    zero = dict.fromkeys(EngineStats.__dataclass_fields__, 0) | {"step_sizes": ()}
     of = {"model_name": "m", "engine": "0"}
 
     def seen(name: str, **labels: str) -> float | None:
@@ -130,9 +133,36 @@ def test_guesses_are_counted_by_place() -> None:
     assert seen("seconds_won") == -0.5
 
 
+def test_steps_are_counted_by_their_size_through_a_new_engine() -> None:
+    iterations = Iterations("tokens", ("model_name",), ("m",))
+    zero = dict.fromkeys(EngineStats.__dataclass_fields__, 0) | {
+        "accepted_at": (),
+        "step_sizes": (),
+    }
+    sizes = [0] * (len(STEP_SIZES) + 1)
+
+    def read(positions: int, **counts: int) -> tuple[list[float], float]:
+        of = sizes.copy()
+        for place, count in counts.items():
+            of[int(place[1:])] = count
+        iterations.read(
+            EngineStats(**{**zero, "positions_computed": positions, "step_sizes": tuple(of)})
+        )
+        [family] = iterations.collect()
+        found = {s.labels.get("le", s.name): s.value for s in family.samples}
+        return [found["1.0"], found["8.0"], found["+Inf"]], found["tokens_sum"]
+
+    assert read(9, p0=2, p1=1) == ([2, 3, 3], 9)
+    assert read(20_009, p0=2, p1=1, p13=1) == ([2, 3, 4], 20_009)
+    assert read(5, p1=1) == ([2, 4, 5], 20_014)
+
+
 def test_counters_never_fall_when_an_engine_begins_again() -> None:
     metrics = Metrics("m", 100)
-    zero = dict.fromkeys(EngineStats.__dataclass_fields__, 0) | {"accepted_at": ()}
+    zero = dict.fromkeys(EngineStats.__dataclass_fields__, 0) | {
+        "accepted_at": (),
+        "step_sizes": (),
+    }
 
     def seen(steps: int, hits: int) -> tuple[float, float]:
         metrics.engine(EngineStats(**{**zero, "steps": steps, "prefix_hits": hits}), 0)

@@ -24,7 +24,9 @@ from pellucid.server.live.hub import Viewer
 from pellucid.server.live.window import REQUESTS, STEPS, Window
 
 LIMITS = Limits(64, 4, 64, n_pages=10, page_size=16)
-STATS = EngineStats(**{**dict.fromkeys(EngineStats.__dataclass_fields__, 0), "accepted_at": ()})
+STATS = EngineStats(
+    **{**dict.fromkeys(EngineStats.__dataclass_fields__, 0), "accepted_at": (), "step_sizes": ()}
+)
 
 
 def step(number: int = 0, **changes: object) -> StepRecord:
