@@ -56,5 +56,6 @@ function jump(event) {
 // For whoever looks behind the page, tests among them: the data of each figure by its name.
 globalThis.pellucid = {
   app,
+  frames,
   view: (name) => frames.find((frame) => frame.name === name)?.view,
 };

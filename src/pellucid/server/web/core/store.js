@@ -22,8 +22,10 @@ export class Store {
   engine = null;
   version = 0;
 
+  /** Calls `listener` after each change; what it gives ends that. */
   onChange(listener) {
     this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   }
 
   /** Forgets everything: another source begins. */

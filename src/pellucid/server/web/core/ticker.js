@@ -1,13 +1,15 @@
 // When figures are drawn: at an animation frame, at most so often a second, only what is seen.
 
 export const FRAMES_PER_SECOND = 15;
+/** After drawing for a while, rest for so many times as long: the page's thread stays free for its user. */
+const REST = 3;
 
 /** Calls what asked to be drawn. A figure out of sight waits until it is seen. */
 export class Ticker {
   #dirty = new Set();
   #seen = new WeakMap();
   #asked = false;
-  #last = 0;
+  #next = 0;
   #observer;
 
   constructor() {
@@ -41,12 +43,14 @@ export class Ticker {
 
   #frame(now) {
     this.#asked = false;
-    if (now - this.#last < 1000 / FRAMES_PER_SECOND - 2) return this.#ask();
-    this.#last = now;
+    if (now < this.#next) return this.#ask();
+    const began = performance.now();
     for (const figure of this.#dirty) {
       if (!figure.visible) continue;
       this.#dirty.delete(figure);
       figure.draw();
     }
+    const spent = performance.now() - began;
+    this.#next = now + Math.max(1000 / FRAMES_PER_SECOND - 2, REST * spent);
   }
 }

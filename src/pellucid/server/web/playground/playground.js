@@ -137,11 +137,12 @@ export class Playground {
     node.firstChild.append(button);
     const known = () => {
       const request = find();
-      if (!request || node.dataset.paint) return;
+      if (!request) return;
+      end();
       node.dataset.paint = requestPaint(request.id);
       say(node.querySelector(".name"), ` ${shortName(request.id)}`);
     };
-    this.#app.store.onChange(known);
+    const end = this.#app.store.onChange(known);
     known();
   }
 
