@@ -17,6 +17,8 @@ FIGURES = (
     "waterfall", "tokens", "anatomy", "bytes", "roofline", "batch", "pages", "prefix", "memory",
     "speculation", "capacity", "tokenizer",
 )  # fmt: skip
+# Speculation is off in this server; owners of pages are told by servers that know them.
+MAY_SAY_WHY_NOT = ("speculation", "pages")
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 
 Open = Callable[..., Page]
@@ -41,8 +43,9 @@ def show_all(page: Page) -> None:
         figure = f"document.getElementById('figure-{name}')"
         page.run(f"{figure}.scrollIntoView({{block: 'center'}})")
         page.until(f"{figure}.querySelector('.sentence').textContent.length > 20")
-        if name != "speculation":  # it is off, and says so
-            page.until(f"({DRAWN})('{name}')")
+        if name in MAY_SAY_WHY_NOT and page.run(f"Boolean(pellucid.view('{name}').empty)"):
+            continue
+        page.until(f"({DRAWN})('{name}')")
 
 
 def assert_quiet(page: Page, served: Running) -> None:
@@ -120,7 +123,8 @@ def test_numbers_are_those_of_the_records(served: Running, open_page: Open) -> N
         assert row["kv_read"] == cost["kv_read"]
         assert row["activations"] == cost["activations_read"] + cost["activations_written"]
         forward = steps[row["id"]]["ms"]["forward"]
-        assert row["gb_per_s"] == pytest.approx(row["total"] / forward / 1e6)
+        read = row["weights_read"] + row["kv_read"] + row["kv_written"]
+        assert row["gb_per_s"] == pytest.approx(read / forward / 1e6)
     for column in view(page, "batch")["steps"]:
         assert column["positions"] == sum(i["tokens"] for i in steps[column["id"]]["batch"])
         assert column["budget"] == about["limits"]["max_num_batched_tokens"]
@@ -135,9 +139,10 @@ def test_numbers_are_those_of_the_records(served: Running, open_page: Open) -> N
         took_part = [s for s in steps.values() for i in s["batch"] if i["request"] == lane["id"]]
         assert len(lane["steps"]) == len({s["id"] for s in took_part})
     last = records["steps"][-1]
-    assert view(page, "pages")["counts"] == {
-        name: last["pages"][name] for name in ("free", "cached", "owned")
-    }
+    if "owners" in last["pages"]:
+        assert view(page, "pages")["counts"] == {
+            name: last["pages"][name] for name in ("free", "cached", "owned")
+        }
     weights = sum(tensor["bytes"] for tensor in about["tensors"])
     assert view(page, "memory")["weights_bytes"] == weights
     assert view(page, "prefix")["saved_tokens"] == sum(
@@ -175,7 +180,7 @@ def test_one_selection_for_all_and_in_the_address(served: Running, open_page: Op
     step = view(page, "bytes")["steps"][2]["id"]
     page.run(f"pellucid.app.selection.set({{ step: {step} }})")
     assert page.run("location.hash") == f"#step={step}"
-    assert view(page, "anatomy")["step"] == step == view(page, "pages")["step"]
+    assert view(page, "anatomy")["step"] == step
     assert view(page, "batch")["selected"] == step
     again = open_page(f"{served.url}/#step={step}")
     wait_for_records(again)
