@@ -8,7 +8,14 @@ from typing import Any
 
 from pellucid.core.record import LoadRecord
 from pellucid.core.spec import LayerSpec
-from pellucid.costs import KV_ELEMENT_BYTES, in_blocks, kv_types, kv_vector_bytes
+from pellucid.costs import (
+    KV_DTYPES,
+    KV_ELEMENT_BYTES,
+    in_blocks,
+    kv_bytes_per_token,
+    kv_types,
+    kv_vector_bytes,
+)
 from pellucid.engine.memory import installed_memory, resident_memory
 from pellucid.engine.records import EngineAbout
 
@@ -95,6 +102,9 @@ def _cache(about: EngineAbout) -> dict[str, Any]:
         "n_pages": limits.n_pages,
         "bytes_per_page": limits.page_size * about.kv_bytes_per_token,
         "dtype": about.kv_dtype,
+        "bytes_per_token": {
+            dtype: kv_bytes_per_token(about.spec, dtype, about.kv_lanes) for dtype in KV_DTYPES
+        },
     }
 
 

@@ -125,6 +125,7 @@ def test_the_engine_says_what_it_is(live: Running) -> None:
     assert model["kv_bytes_per_token"] == per_token
     cache = about["cache"]
     assert cache["bytes_per_page"] == per_token * cache["page_size"]
+    assert cache["bytes_per_token"][cache["dtype"]] == per_token
     assert cache["n_pages"] * cache["bytes_per_page"] <= 1 << 20
     names = {tensor["name"]: tensor for tensor in about["tensors"]}
     assert names["blk.1.attn_q.weight"]["shape"] == [32, 32]

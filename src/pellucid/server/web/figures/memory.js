@@ -1,6 +1,6 @@
 // Figure 11: one bar to the machine's limit: the forecast above, what is resident below.
 
-import { el, say, svg } from "../core/dom.js";
+import { el, replace, say, svg } from "../core/dom.js";
 import { bytes, digits, num, percent } from "../core/format.js";
 import { legend } from "../draw/legend.js";
 import { linear } from "../draw/scales.js";
@@ -8,7 +8,6 @@ import { Picture } from "../draw/vector.js";
 import { kvPerToken } from "../model/formulas.js";
 
 const OTHER_PAINT = "cache";
-const BITS = { f32: 4, f16: 2, int8: 1, int4: 0.5 };
 
 export const memoryAccount = {
   name: "memory",
@@ -37,6 +36,7 @@ export const memoryAccount = {
       forecast_bytes: weights + pool,
       other_bytes: resident === null ? null : resident - weights - used,
       model: { layers: about.model.layers, kv_heads: about.model.kv_heads, head_size: about.model.head_size, context: about.model.context, kv_bytes_per_token: about.model.kv_bytes_per_token },
+      bytes_per_token: about.cache.bytes_per_token ?? { [about.cache.dtype]: about.model.kv_bytes_per_token },
       formula: kvPerToken(about.model),
       limits: about.limits ?? null,
     };
@@ -95,6 +95,7 @@ function weightFormats(tensors) {
 /** What the sliders would take: context and answers at once, and the cache's format. */
 function sliders(redraw) {
   const values = { context: null, answers: null, dtype: null };
+  let settledFor = "";
   const slide = (name, words, max) => {
     const shown = el("output", {}, "");
     const input = el("input", { type: "range", min: "0", max: String(max), step: "1", on: { input: () => {
@@ -106,16 +107,19 @@ function sliders(redraw) {
   };
   const context = slide("context", "context of each", 17);
   const answers = slide("answers", "answers at once", 10);
-  const dtype = el("select", { aria: { label: "Format of keys and values" }, on: { change: () => ((values.dtype = dtype.value), redraw()) } },
-    Object.keys(BITS).map((name) => el("option", { value: name }, name)));
+  const dtype = el("select", { aria: { label: "Format of keys and values" }, on: { change: () => ((values.dtype = dtype.value), redraw()) } });
   return {
     values,
     controls: ["What if: ", context.node, answers.node, el("label", {}, "keys and values in", dtype)],
     settle(view) {
-      if (values.context !== null) return;
+      const engine = JSON.stringify([view.limits, view.bytes_per_token, view.kv.dtype]);
+      if (engine === settledFor) return;
+      settledFor = engine;
       values.context = 2 ** Math.floor(Math.log2(Math.max(1, view.limits?.max_model_len ?? view.model.context)));
       values.answers = Math.max(1, 2 ** Math.floor(Math.log2(view.limits?.max_num_seqs ?? 1)));
-      values.dtype = view.kv.dtype in BITS ? view.kv.dtype : "f32";
+      const types = Object.keys(view.bytes_per_token);
+      values.dtype = types.includes(view.kv.dtype) ? view.kv.dtype : types[0];
+      replace(dtype, types.map((name) => el("option", { value: name }, name)));
       for (const [slider, name] of [[context, "context"], [answers, "answers"]]) {
         slider.input.value = String(Math.log2(values[name]));
         say(slider.shown, digits(values[name]));
@@ -126,7 +130,7 @@ function sliders(redraw) {
 }
 
 function forecast(view, { context, answers, dtype }) {
-  const perToken = view.model.kv_bytes_per_token * (BITS[dtype] / (BITS[view.kv.dtype] ?? 4));
+  const perToken = view.bytes_per_token[dtype];
   const kv = perToken * context * answers;
   return { perToken, kv, total: view.weights_bytes + kv };
 }
