@@ -87,7 +87,7 @@ class Host:
         self._postbag = Postbag(wire, llm.unsent, self._leave_if_broken)
         self._ends: dict[int, Callable[[], None]] = {}
         self._lock = threading.Lock()  # a request may end before `submit` has returned
-        self._compiling = ThreadPoolExecutor(1, "pellucid-grammar")
+        self._compiling = ThreadPoolExecutor(2, "pellucid-grammar")
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def obey(self, message: tuple[Any, ...]) -> None:

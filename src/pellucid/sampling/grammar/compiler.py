@@ -3,9 +3,9 @@
 Nothing that a stranger wrote is compiled in this process before it was tried in another:
 
 1. Sizes, depths and keywords are checked in plain Python (`core.structured`, `schema`).
-2. The grammar is compiled and its first mask computed in a process with limits on memory, stack
-   and time (`killable`, `worker`). What comes back is a verdict and no more: a compiled grammar is
-   a web of automata that grows as it is used, and has no form in bytes.
+2. The grammar is compiled and its first mask computed in one of two processes with limits on
+   memory, stack and time (`trials`, `killable`, `worker`). What comes back is a verdict and no
+   more: a compiled grammar is a web of automata that grows as it is used, and has no form in bytes.
 3. What passed is compiled again here, by the same code under the same limits, with a deeper stack.
    llguidance compiles deterministically, so that this costs what it cost there: at most the
    seconds allowed, commonly a millisecond.
@@ -28,12 +28,12 @@ from numpy.typing import NDArray
 
 from pellucid.core.errors import BadInput
 from pellucid.core.structured import StructuredOutputs
-from pellucid.sampling.grammar.killable import Killable
 from pellucid.sampling.grammar.limits import DEEP_STACK, GrammarLimits, parser_limits
 from pellucid.sampling.grammar.matcher import Grammar, Mask, TokenSets
 from pellucid.sampling.grammar.source import lark_of
 from pellucid.sampling.grammar.threads import pool, run_with_stack
 from pellucid.sampling.grammar.trial import reason_of
+from pellucid.sampling.grammar.trials import Trials
 from pellucid.sampling.grammar.vocabulary import TokenBytes, compiled
 from pellucid.text import Tokenizer
 
@@ -44,7 +44,8 @@ _MASK_THREADS = 4  # at most; a mask takes tens of microseconds
 
 
 class GrammarCompiler:
-    """Compiles for one vocabulary. Safe for several threads; `compile` may wait for another's.
+    """Compiles for one vocabulary. Safe for several threads; `compile` may wait for those of others
+    when the processes are all busy.
 
     tokenizer: whose tokens. is_token: bool [vocabulary], the rows of the model's table that are
     tokens; masks have a bit for each row. limits: what one grammar may cost.
@@ -61,8 +62,9 @@ class GrammarCompiler:
         self._limits = limits or GrammarLimits()
         self._kept: OrderedDict[StructuredOutputs, Grammar | BadInput] = OrderedDict()
         self._kept_chars = 0
-        self._lock = threading.Lock()  # of what is kept
-        self._compiling = threading.Lock()
+        self._under_way: dict[StructuredOutputs, threading.Event] = {}
+        self._lock = threading.Lock()  # of what is kept and what is under way
+        self._making = threading.Lock()  # of what is made once
 
     def compile(self, asked: StructuredOutputs) -> Grammar:
         """The grammar of `asked`.
@@ -71,30 +73,51 @@ class GrammarCompiler:
         `PellucidError` when the process to try it in cannot be started.
         """
         found = self._look_up(asked)
-        if found is None:
+        while found is None:
             text = lark_of(asked)
-            with self._compiling:
-                found = self._look_up(asked)  # somebody else's, meanwhile
-                if found is None:
-                    found = self._compiled(asked.kind, text)
-                    self._keep(asked, found)
+            ended = threading.Event()
+            with self._lock:
+                others = self._under_way.setdefault(asked, ended)
+            if others is ended:
+                found = self._compile_and_keep(asked, text, ended)
+            else:
+                others.wait()
+                found = self._look_up(asked)  # None if it failed there: then it is ours to try
         if isinstance(found, BadInput):
             raise BadInput(str(found))
         return found
 
     def close(self) -> None:
         """Ends the process and the threads. Matchers that are still used compute where they are."""
-        for name in ("_killable", "_threads"):
+        for name in ("_trials", "_threads"):
             part = self.__dict__.pop(name, None)
-            if isinstance(part, Killable):
+            if isinstance(part, Trials):
                 part.close()
             elif isinstance(part, ThreadPoolExecutor):
                 part.shutdown(wait=False)
 
+    def _compile_and_keep(
+        self, asked: StructuredOutputs, text: str, ended: threading.Event
+    ) -> Grammar | BadInput:
+        try:
+            found = self._look_up(asked)  # somebody else's, meanwhile
+            if found is None:
+                found = self._compiled(asked.kind, text)
+                self._keep(asked, found)
+            return found
+        finally:
+            with self._lock:
+                del self._under_way[asked]
+            ended.set()
+
     def _compiled(self, kind: str, text: str) -> Grammar | BadInput:
-        self._killable.start()  # reads the vocabulary while we do
-        tokenizer = self._trie
-        reason = self._killable.reason_against(text)
+        with self._making:
+            trials = self._trials
+        with trials.one() as process:
+            process.start()  # reads the vocabulary while we do
+            with self._making:
+                tokenizer, sets, threads = self._trie, self._sets, self._threads
+            reason = process.reason_against(text)
         if reason:
             return BadInput(f"structured_outputs: {kind}: {reason}")
         found: list[Grammar | BadInput] = []
@@ -104,7 +127,7 @@ class GrammarCompiler:
 
             matcher = LLMatcher(tokenizer, text, log_level=0, limits=parser_limits())
             try:
-                found.append(Grammar(matcher, self._sets, self._threads))
+                found.append(Grammar(matcher, sets, threads))
             except BadInput:
                 reason = reason_of(matcher) or "no token of this vocabulary begins it"
                 found.append(BadInput(f"structured_outputs: {kind}: {reason}"))
@@ -157,8 +180,8 @@ class GrammarCompiler:
         return TokenSets(_bits(text), _bits(ends))
 
     @cached_property
-    def _killable(self) -> Killable:
-        return Killable(self._vocabulary, self._limits)
+    def _trials(self) -> Trials:
+        return Trials(self._vocabulary, self._limits)
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:

@@ -16,11 +16,13 @@ DEEP_STACK = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class GrammarLimits:
-    """seconds, memory (bytes beyond the vocabulary's): of the trial of one grammar. cached:
-    grammars kept, the refused among them. cached_chars: of their texts together."""
+    """seconds, memory (bytes beyond the vocabulary's): of the trial of one grammar. processes: that
+    try grammars at once. cached: grammars kept, the refused among them. cached_chars: of their
+    texts together."""
 
     seconds: float = 10.0
     memory: int = 1 << 30
+    processes: int = 2
     cached: int = 256
     cached_chars: int = 16 << 20
 

@@ -6,6 +6,8 @@ import os
 import re
 import signal
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -14,9 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.core.errors import BadInput
+from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.structured import StructuredOutputs
 from pellucid.sampling.grammar import GrammarCompiler, GrammarLimits
+from pellucid.sampling.grammar.killable import Killable
 from pellucid.text import Tokenizer
 from tests.python.sampling.grammar.walks import allowed, walk
 from tests.python.text.vocabularies import every_tokenizer
@@ -208,14 +211,58 @@ def test_a_grammar_that_takes_too_much_memory_is_cut_off(tokenizer: Tokenizer) -
 def test_a_process_that_was_killed_starts_again(tokenizer: Tokenizer) -> None:
     compiler = compiler_of(tokenizer)
     compiler.compile(StructuredOutputs(regex="ab"))
-    first = compiler._killable.pid
-    assert first is not None
+    [first] = compiler._trials.pids
     os.kill(first, signal.SIGKILL)
     compiler.compile(StructuredOutputs(regex="cd"))
-    assert compiler._killable.pid not in (None, first)
+    [second] = compiler._trials.pids
+    assert second != first
     compiler.close()
     compiler.close()
     compiler.compile(StructuredOutputs(regex="ef"))  # closing ends what runs, and no more
+    compiler.close()
+
+
+def test_a_slow_grammar_holds_up_no_other(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = compiler_of(tokenizer)
+    begun, may_end = threading.Event(), threading.Event()
+    real = Killable.reason_against
+
+    def slow(self: Killable, grammar: str) -> str:
+        if "zz" in grammar:
+            begun.set()
+            assert may_end.wait(120)
+        return real(self, grammar)
+
+    monkeypatch.setattr(Killable, "reason_against", slow)
+    with ThreadPoolExecutor(2) as threads:
+        slow_ones = [
+            threads.submit(compiler.compile, StructuredOutputs(regex="zz")) for _ in range(2)
+        ]
+        assert begun.wait(120)
+        quick = compiler.compile(StructuredOutputs(regex="ab"))
+        assert not any(one.done() for one in slow_ones)
+        assert len(compiler._trials.pids) == 2
+        may_end.set()
+        first, second = (one.result() for one in slow_ones)
+    assert first is second and first is not quick
+    compiler.close()
+
+
+def test_what_fails_for_one_is_tried_again_by_the_next(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = compiler_of(tokenizer)
+
+    def fail(*_: object) -> str:
+        raise PellucidError("no process")
+
+    monkeypatch.setattr(Killable, "reason_against", fail)
+    with pytest.raises(PellucidError, match="no process"):
+        compiler.compile(StructuredOutputs(regex="ab"))
+    monkeypatch.undo()
+    assert compiler.compile(StructuredOutputs(regex="ab"))
     compiler.close()
 
 
