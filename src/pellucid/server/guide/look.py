@@ -12,7 +12,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Final
 
-from pellucid.core.errors import BadInput
+from pellucid.core.errors import BadInput, Overloaded
 from pellucid.explain.inside import Inside, look_inside
 from pellucid.explain.seen import attention, likeliest, probabilities
 from pellucid.formats import open_checkpoint
@@ -21,6 +21,7 @@ from pellucid.text import Tokenizer
 MOST_TOKENS: Final = 24
 MOST_WEIGHTS: Final = 2_000_000_000  # some seconds on a small machine
 _KEPT: Final = 4
+_MOST_WAITING: Final = 4  # each holds a thread that others' texts are tokenised by
 _SHOWN: Final = 3
 
 
@@ -31,13 +32,14 @@ class Looker:
         self._path, self._tokenizer, self._context = path, tokenizer, context
         self._kept: OrderedDict[tuple[int, ...], Inside] = OrderedDict()
         self._one = threading.Lock()
+        self._room = threading.BoundedSemaphore(_MOST_WAITING)
 
     def look(self, prompt: str, layer: int | None) -> dict[str, Any]:
         """Tokens; the lens's likeliest tokens after each layer; every head's weights in `layer`, or
-        in the layer of the most focused head. Waits for others' looks.
+        in the layer of the most focused head. Waits for a few others' looks.
 
         Raises `BadInput` for an empty prompt, a long one, a layer that is not there, and a model
-        that is too large to be looked into beside its engine.
+        that is too large to be looked into beside its engine; `Overloaded` where many wait.
         """
         ids = tuple(self._tokenizer.encode(prompt))
         if not prompt or not ids:
@@ -46,8 +48,13 @@ class Looker:
             raise BadInput(
                 f"the prompt has {len(ids)} tokens and {MOST_TOKENS} are looked at: shorten it"
             )
-        with self._one:
-            inside = self._inside(ids)
+        if not self._room.acquire(blocking=False):
+            raise Overloaded(f"{_MOST_WAITING} others look inside: ask again in a moment", 2)
+        try:
+            with self._one:
+                inside = self._inside(ids)
+        finally:
+            self._room.release()
         chosen = attention(inside, layer, None)
         heads = inside.heads[chosen.layer]
         return {

@@ -6,11 +6,16 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pellucid.core.errors import Overloaded
+from pellucid.server.guide import look
 from pellucid.server.guide.chapters import CHAPTERS, chapters
 from pellucid.server.guide.markdown import render
 from pellucid.server.guide.numbers import in_words, model_numbers
@@ -122,6 +127,31 @@ def test_a_look_that_is_refused(server: Running, body: object) -> None:
     answer = server.post("/guide/look", body)
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]["message"]
+
+
+def test_many_looks_at_once_are_refused_and_not_queued(
+    server: Running, tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, leave = threading.Semaphore(0), threading.Event()
+    real = look.look_inside
+
+    def slow(*arguments: Any) -> Any:
+        entered.release()
+        assert leave.wait(60)
+        return real(*arguments)
+
+    monkeypatch.setattr(look, "look_inside", slow)
+    looker = look.Looker(tiny_path, server.client.tokenizer, 96)
+    with ThreadPoolExecutor(4) as pool:
+        looks = [pool.submit(looker.look, "ab"[: 1 + i % 2], None) for i in range(4)]
+        assert entered.acquire(timeout=60)
+        while looker._room.acquire(blocking=False):  # until all four are inside
+            looker._room.release()
+        with pytest.raises(Overloaded):
+            looker.look("c", None)
+        leave.set()
+        assert [len(one.result()["tokens"]) for one in looks] == [1, 2, 1, 2]
+    assert looker.look("c", None)
 
 
 def test_the_guide_is_read_without_a_key_and_looks_need_one(

@@ -45,6 +45,7 @@ select.addEventListener("change", () => theme.set(select.value));
 const tools = document.querySelector(".tools");
 tools.append(select);
 if (!recorded) {
+  tools.prepend(el("a", { href: "/" }, "The engine, live"));
   const key = el("input", { type: "password", placeholder: "API key, if one is asked for", autocomplete: "off", aria: { label: "API key" } });
   key.value = api.key;
   key.addEventListener("change", () => (api.key = key.value));

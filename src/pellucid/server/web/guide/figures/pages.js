@@ -14,7 +14,7 @@ const SCRIPT = [
   ["end", "A", 0, "A ends. Its full pages lose their owner but keep their keys and values: a later prompt may begin the same."],
   ["share", "C", 2, "Request C begins with the same 8 tokens as A did. It takes A's first two pages as they are: eight positions that need not be computed."],
   ["take", "C", 1, "What differs from there on goes to a page of C's own."],
-  ["take", "B", 4, "B grows on, and uses the free pages first."],
+  ["take", "B", 6, "B grows on, and uses the free pages first."],
   ["take", "D", 4, "Request D needs four pages and two are free: the two that nobody has used for longest are given up, and what they held is forgotten."],
   ["end", "B", 0, "B ends. A page goes from hand to hand like this thousands of times a minute, and none may be lost: the tests count them after every step."],
 ];
