@@ -105,6 +105,7 @@ class WatchedOps(ReferenceOps):
     """The reference's operations, which remember. One instance watches one pass."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.residuals: dict[int, Float32] = {}  # [d], by layers before it; -1 after all
         self.heads: dict[int, Heads] = {}
         self.final_norm: Callable[[Float32], Float32]  # set as the pass ends
