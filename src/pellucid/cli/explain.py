@@ -15,7 +15,11 @@ from pellucid.cli.arguments import (
     split_words,
     text_or_input,
 )
-from pellucid.cli.engine_options import backend_option, threads_option
+from pellucid.cli.engine_options import (
+    backend_option,
+    kv_cache_dtype_option,
+    threads_option,
+)
 from pellucid.cli.output import note, write, write_json
 from pellucid.core.errors import BadInput
 
@@ -64,6 +68,7 @@ from pellucid.core.errors import BadInput
 )
 @backend_option
 @threads_option
+@kv_cache_dtype_option
 @offline_option
 @json_option
 def explain(
@@ -82,6 +87,7 @@ def explain(
     html: Path | None,
     backend: str | None,
     threads: int | None,
+    kv_cache_dtype: str | None,
     offline: bool,
     json: bool,
 ) -> None:
@@ -115,6 +121,7 @@ def explain(
         backend or "native",
         threads,
         None if draft is None else find_model(draft, offline),
+        kv_cache_dtype,
     )
     find = find_model if prompt is not None else find_config
     explanation = make(find(name, offline), prompt, wishes, note)

@@ -64,6 +64,7 @@ class Wishes:
     backend: str = "native"
     threads: int | None = None
     draft: Path | None = None
+    kv_dtype: str | None = None
 
 
 def explain(path: Path, prompt: str | None, wishes: Wishes, note: Note) -> Explanation:
@@ -75,7 +76,7 @@ def explain(path: Path, prompt: str | None, wishes: Wishes, note: Note) -> Expla
     check_bits(wishes.bits)
     if prompt == "":
         raise BadInput("the prompt is empty: give it at least one character")
-    source = open_source(path, wishes.bits)
+    source = open_source(path, wishes.bits, wishes.kv_dtype or "f16")
     heads = [layer.n_heads for layer in source.spec.layers]
     check_head(len(heads), heads, wishes.layer, wishes.head)
     if prompt is None or not source.whole:
@@ -213,6 +214,7 @@ def _engine_options(wishes: Wishes) -> dict[str, Any]:
     return {
         "backend": wishes.backend,
         "threads": wishes.threads,
+        "kv_cache_dtype": wishes.kv_dtype,
         "enable_prefix_caching": False,
         "max_num_seqs": 1,
     }

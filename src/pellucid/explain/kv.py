@@ -40,9 +40,8 @@ class KvAccount:
     """The keys and values of `length` positions.
 
     padding: bytes beyond the formula's, where a backend rounds a head's features up, and the scales
-    of blocks. held: bytes
-    of the whole pages that hold them. allocated: what the backend's own cache of so many pages
-    says that it takes.
+    of blocks. held: bytes of the whole pages that hold them. allocated: what the backend's own
+    cache of so many pages says that it takes.
     """
 
     terms: tuple[KvTerm, ...]

@@ -9,7 +9,7 @@ from typing import Any
 
 from pellucid.core.errors import BadInput
 from pellucid.core.spec import ModelSpec
-from pellucid.costs import WeightSize
+from pellucid.costs import WeightSize, kv_types
 from pellucid.explain.price import Priced
 from pellucid.formats import Checkpoint, Metadata, open_checkpoint
 from pellucid.formats.folder import read_config
@@ -23,8 +23,8 @@ _BITS = {"float32": 32.0, "float16": 16.0, "bfloat16": 16.0}
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A model at `path`, priced as it would run elsewhere: weights as stored, keys and values in
-    16 bits. `whole` is False where there is a configuration alone; `bits` says of which weights."""
+    """A model at `path`, priced as it would run elsewhere: weights as stored. `whole` is False
+    where there is a configuration alone; `bits` says of which weights."""
 
     path: Path
     priced: Priced
@@ -36,14 +36,16 @@ class Source:
         return self.priced.spec
 
 
-def open_source(path: Path, bits: float | None = None) -> Source:
+def open_source(path: Path, bits: float | None = None, kv_dtype: str = "f16") -> Source:
     """Reads headers alone. `bits` are of every weight, in place of those the model has.
 
-    Raises what opening the model and reading its configuration raise.
+    Raises `BadInput` for a `kv_dtype` that is none, and what opening the model and reading its
+    configuration raise.
     """
+    kv_types(kv_dtype)
     folder = path.parent if path.name == CONFIG else path
     if is_config_alone(path):
-        return _from_config(folder, bits)
+        return _from_config(folder, bits, kv_dtype)
     with open_checkpoint(path) as checkpoint:
         family, spec = read_spec(checkpoint)
         stored = locate(checkpoint, family.tensors(spec), is_no_weight)
@@ -54,7 +56,7 @@ def open_source(path: Path, bits: float | None = None) -> Source:
     if bits is not None:
         sizes = {name: _in_bits(size.shape, bits) for name, size in sizes.items()}
     how = "as stored" if bits is None else f"in {bits:g} bits"
-    return Source(path, Priced(spec, sizes, "f16"), True, how)
+    return Source(path, Priced(spec, sizes, kv_dtype), True, how)
 
 
 def is_config_alone(path: Path) -> bool:
@@ -64,7 +66,7 @@ def is_config_alone(path: Path) -> bool:
     return (path / CONFIG).is_file() and not any(path.glob("*.safetensors"))
 
 
-def _from_config(folder: Path, bits: float | None) -> Source:
+def _from_config(folder: Path, bits: float | None, kv_dtype: str) -> Source:
     config = read_config(folder)
     family, spec = read_spec(
         Checkpoint(folder, "safetensors", Metadata(folder / CONFIG, config), {}, [])
@@ -75,7 +77,7 @@ def _from_config(folder: Path, bits: float | None) -> Source:
         for tensor in family.tensors(spec)
         if not tensor.optional
     }
-    return Source(folder, Priced(spec, sizes, "f16"), False, f"in {each:g} bits")
+    return Source(folder, Priced(spec, sizes, kv_dtype), False, f"in {each:g} bits")
 
 
 def _bits_of(config: dict[str, Any]) -> float:

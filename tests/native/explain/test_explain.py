@@ -85,6 +85,16 @@ def test_what_is_measured_says_so_and_the_rest_is_predicted(whole: Explanation) 
     )
 
 
+@pytest.mark.parametrize("kv_dtype", ["f32", "int8", "int8/int4"])
+def test_the_cache_adds_up_in_every_type(tiny: Path, kv_dtype: str) -> None:
+    wishes = Wishes(tokens=2, threads=1, kv_dtype=kv_dtype, hardware=find_hardware("t4"))
+    found = explain(tiny, "he", wishes, str)
+    for kv in (here_of(found).kv, elsewhere_of(found).kv):
+        assert kv.dtype == kv_dtype
+        assert kv.trouble is None
+    assert here_of(found).kv.allocated == here_of(found).kv.held
+
+
 def test_guesses_are_counted_on_the_same_answer(tiny: Path) -> None:
     wishes = Wishes(tokens=24, measure=True, threads=1, draft=tiny)
     found = {one.kind: one for one in here_of(explain(tiny, "ab" * 12, wishes, str)).what_ifs}
@@ -157,6 +167,7 @@ def test_an_answer_of_one_token_has_no_later_one(tiny: Path) -> None:
         ("he", Wishes(head=HEADS), "heads 0 to 3"),
         ("he", Wishes(follow=""), "--follow"),
         ("he", Wishes(bits=0.0), "--bits"),
+        ("he", Wishes(kv_dtype="int3"), "int3"),
         (None, Wishes(), "--hardware"),
         (None, Wishes(hardware=find_hardware("t4"), length=CONTEXT + 1), "--context"),
     ],
