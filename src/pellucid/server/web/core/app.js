@@ -27,8 +27,6 @@ export class App {
   answers = new Answers(this);
   snapshots = new Snapshots(this);
   recording = null;
-  /** Ids of requests that this page made: their text is its own to see. */
-  own = new Set();
   #spansFor = new Set();
   #spansTimer = null;
 
@@ -62,11 +60,6 @@ export class App {
     const { step } = this.selection.current;
     if (step !== null) return this.store.step(step);
     return this.store.steps.at(-1) ?? null;
-  }
-
-  /** Whether the page made a request of this id: the engine's adds a number to it. */
-  owns(id) {
-    return this.own.has(id) || this.own.has(id.replace(/\.\d+$/, ""));
   }
 
   /** Seconds from and to that figures over time show: what is selected, else the last requests. */

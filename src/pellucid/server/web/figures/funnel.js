@@ -4,10 +4,11 @@ import { el, replace } from "../core/dom.js";
 import { digits, percent } from "../core/format.js";
 import { visible } from "../draw/strip.js";
 
-const STAGES = { logits: "logits", penalties: "penalties, bias", temperature: "temperature", top_k: "top-k", top_p: "top-p", min_p: "min-p", draw: "the draw" };
-const FIELDS = [["temperature", "0.05", "1"], ["top_k", "1", "0"], ["top_p", "0.01", "1"], ["min_p", "0.01", "0"]];
+const STAGES = { logits: "logits", penalties: "penalties and bias", temperature: "temperature", top_k: "top-k", top_p: "top-p", min_p: "min-p", draw: "the draw" };
+const FIELDS = [["temperature", { step: "0.05", min: "0" }], ["top_k", { step: "1", min: "0" }], ["top_p", { step: "0.01", min: "0", max: "1" }], ["min_p", { step: "0.01", min: "0", max: "1" }]];
+const SHOWN = 8;
 
-/** Asks `/live/funnel` for a token, at the request's own settings or at others. */
+/** Asks `/live/funnel` for a token, with the request's own parameters or with others in their place. */
 export class Funnel {
   #app;
   #key = "";
@@ -23,34 +24,41 @@ export class Funnel {
     if (wanted === this.#key) return this.#node;
     this.#key = wanted;
     const shown = el("div", { aria: { live: "polite" } });
-    const inputs = FIELDS.map(([name, step, value]) => [name, el("input", { type: "number", step, min: "0", value, size: "5" })]);
+    const inputs = FIELDS.map(([name, limits]) => [name, el("input", { type: "number", placeholder: "as it was", ...limits })]);
     const form = el("form", { class: "controls", on: { submit: (event) => {
       event.preventDefault();
-      this.#show(shown, request, token, Object.fromEntries(inputs.map(([name, input]) => [name, Number(input.value)])));
-    } } }, inputs.map(([name, input]) => el("label", {}, name.replace("_", "-"), input)), el("button", { type: "submit" }, "Try these on its logits"));
+      const given = inputs.filter(([, input]) => input.value !== "").map(([name, input]) => [name, input.valueAsNumber]);
+      this.#show(shown, request, token, Object.fromEntries(given));
+    } } }, inputs.map(([name, input]) => el("label", {}, name.replace("_", "-"), input)), el("button", { type: "submit" }, "Draw again"));
     this.#node = el("div", {}, el("h4", {}, "How it was drawn"), shown, form);
-    this.#show(shown, request, token, null);
+    this.#show(shown, request, token, {});
     return this.#node;
   }
 
   async #show(host, request, token, sampling) {
-    replace(host, el("p", { class: "quiet" }, "The logits are looked up …"));
+    replace(host, el("p", { class: "quiet" }, "The logits are computed again …"));
     try {
-      const body = { request, index: token.index, ...(sampling ? { sampling } : {}) };
-      const told = await this.#app.api.json("/live/funnel", { body });
-      replace(host, drawn(told));
+      const told = await this.#app.api.json("/live/funnel", { body: { request, index: token.index, sampling } });
+      replace(host, outcome(told, sampling), el("div", { class: "funnel" }, told.stages.map((stage) => drawn(stage, told.drawn))));
     } catch (error) {
       replace(host, el("p", { class: "quiet" }, error.message));
     }
   }
 }
 
-function drawn({ stages, drawn: id }) {
-  return el("div", { class: "funnel" }, stages.map((stage) => el("div", { class: "stage" },
+function outcome({ drawn: id, chosen, text, without_form: withoutForm }, sampling) {
+  const own = Object.keys(sampling).length === 0;
+  const same = chosen === null || chosen === undefined || id === chosen ? "the token that was chosen" : "another token than was chosen";
+  const said = `${own ? "With its own parameters" : "With these in their place"} the draw gives ${JSON.stringify(text)}: ${same}.`;
+  return el("p", {}, withoutForm ? `${said} The answer had to have a form, whose mask is not computed again.` : said);
+}
+
+function drawn(stage, id) {
+  return el("div", { class: "stage" },
     el("div", { class: "quiet" }, `${STAGES[stage.name] ?? stage.name}: ${digits(stage.left)} left`),
-    el("ol", {}, stage.top.slice(0, 8).map(([token, text, p]) => {
-      const row = el("li", { class: token === id ? "chosen" : null }, el("span", {}, visible(text)), el("span", {}, stage.name === "logits" && p > 1 ? digits(p) : percent(p)), el("span", { class: "bar-of" }));
-      row.lastChild.style.setProperty("--share", `${Math.max(0, Math.min(100, 100 * p))}%`);
+    el("ol", {}, stage.top.slice(0, SHOWN).map(([token, text, share]) => {
+      const row = el("li", { class: token === id ? "chosen" : null }, el("span", {}, visible(text)), el("span", {}, percent(share)), el("span", { class: "bar-of" }));
+      row.lastChild.style.setProperty("--share", `${Math.max(0, Math.min(100, 100 * share))}%`);
       return row;
-    })))));
+    })));
 }

@@ -19,12 +19,12 @@ export const tokenStrip = {
   view(app) {
     const request = chosen(app);
     if (!request) return app.nothing;
-    const { tokens, texts, why, funnel } = app.answers.of(request);
+    const { tokens, texts, why = "", funnel } = app.answers.of(request);
     if (!tokens.length) return { empty: "no traffic", why: `${shortName(request.id)} has no tokens yet, or its steps have left the window.` };
     return {
       request: request.id, name: shortName(request.id), paint: requestPaint(request.id), state: request.state,
       unit: { ms_since_last: "ms", logprob: "natural logarithm" },
-      texts, funnel, why: why ?? "",
+      texts, funnel, why,
       tokens: tokens.slice(-MOST), left_out: Math.max(0, tokens.length - MOST),
     };
   },
@@ -72,7 +72,7 @@ function chosen(app) {
   const { request } = app.selection.current;
   if (request !== null) return app.store.request(request);
   const withTokens = app.store.requests.filter((r) => r.output_tokens > 0);
-  return withTokens.findLast((r) => app.owns(r.id)) ?? withTokens.at(-1) ?? null;
+  return withTokens.findLast((r) => app.api.owns(r.id)) ?? withTokens.at(-1) ?? null;
 }
 
 function drawTokens(strip, detail, funnel, app, state, view) {

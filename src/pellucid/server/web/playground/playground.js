@@ -102,8 +102,7 @@ export class Playground {
 
   /** One answer, shown as it comes; its text, empty where it failed before a word. */
   async #answer(asked, number, copies) {
-    const id = `page-${random()}`;
-    this.#app.own.add(id);
+    const id = this.#app.api.newId();
     const node = said(copies > 1 ? `Answer ${number + 1}` : "Answer", "", "answer");
     const words = node.lastChild;
     this.talk.append(node);
@@ -165,8 +164,4 @@ export class Playground {
 
 function said(who, text, kind) {
   return el("div", { class: `said ${kind}` }, el("div", { class: "who" }, el("span", {}, who, el("span", { class: "name" }))), el("div", {}, text));
-}
-
-function random() {
-  return [...crypto.getRandomValues(new Uint8Array(8))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
