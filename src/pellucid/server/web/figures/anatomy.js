@@ -110,6 +110,9 @@ function described(span, limits) {
   };
 }
 
+/** How far from the bound, as a colour; grey where the bound is not known. */
+const heatPaint = (ratio) => (ratio === null ? "cache" : `heat-${heat(ratio)}`);
+
 /** Operations of one name as one, longest first. */
 function byKind(ops) {
   const found = new Map();
@@ -223,11 +226,11 @@ function groupBlock(group, i, at, grouped) {
 
 function opBlock(op, id, at, grouped) {
   return {
-    key: `op ${id}`, row: 2, from: at, to: at + op.ms, op: op.op, paint: `heat-${heat(op.ratio)}`,
+    key: `op ${id}`, row: 2, from: at, to: at + op.ms, op: op.op, paint: heatPaint(op.ratio),
     label: grouped && op.layer !== null ? String(op.layer) : op.op,
     tip: {
       title: op.op + (op.layer === null || op.layer === undefined ? "" : ` of layer ${op.layer}`),
-      paint: `heat-${heat(op.ratio)}`,
+      paint: heatPaint(op.ratio),
       rows: [
         ["time", duration(op.ms), "measured"],
         ["least", duration(op.bound_ms), "predicted"],
@@ -254,7 +257,7 @@ function paint(ctx, app, { x, y, w, h, block }) {
   }
   ctx.globalAlpha = 1;
   if (w < (block.short ? 18 : 26) || block.hatched) return;
-  const light = block.row === 1 || /heat-[0-2]|wait/.test(block.paint);
+  const light = block.row === 1 || /heat-[0-2]|wait|cache/.test(block.paint);
   const dark = app.theme.dark;
   const words = block.short && w < 54 ? block.short : block.label;
   write(ctx, words, x + 5, y + h / 2, { paint: light === dark ? "#fff" : "#111", max: w - 8 });

@@ -24,7 +24,7 @@ export class Funnel {
     if (wanted === this.#key) return this.#node;
     this.#key = wanted;
     const shown = el("div", { aria: { live: "polite" } });
-    const inputs = FIELDS.map(([name, limits]) => [name, el("input", { type: "number", placeholder: "as it was", ...limits })]);
+    const inputs = FIELDS.map(([name, limits]) => [name, el("input", { type: "number", placeholder: "own", ...limits })]);
     const form = el("form", { class: "controls", on: { submit: (event) => {
       event.preventDefault();
       const given = inputs.filter(([, input]) => input.value !== "").map(([name, input]) => [name, input.valueAsNumber]);
