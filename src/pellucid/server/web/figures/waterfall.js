@@ -13,6 +13,7 @@ import { stages, stepsByRequest, stretches } from "../model/lifecycle.js";
 const MOST_LANES = 14;
 const LANE = 24;
 const BAR = 14;
+const VERBS = { finished: "took", failed: "failed after", cancelled: "was cancelled after", running: "has run for", queued: "has waited for" };
 const WORDS = { tokenize: "tokenize", queue: "in the queue", prefill: "prompt", decode: "answer", detokenize: "detokenize", send: "send", unaccounted: "unaccounted" };
 
 export const waterfall = {
@@ -37,10 +38,13 @@ export const waterfall = {
     const shares = largest.flatMap((stage, i) => [
       i ? ", " : "", key(WORDS[stage], stagePaint(stage)), " ", num(percent(parts[stage] / total)),
     ]);
+    const first = ["tokenize", "queue", "prefill"].filter((stage) => parts[stage] >= 0.05 * lane.ttft_ms).flatMap((stage, i) => [i ? ", " : "", `${WORDS[stage]} `, num(duration(parts[stage]))]);
     return [
-      key(lane.name, lane.paint), ` ${lane.state === "finished" ? "took" : `is ${lane.state} for`} `, num(duration(total)),
-      lane.ttft_ms === null ? "" : " to its last byte, its first token after ", lane.ttft_ms === null ? "" : num(duration(lane.ttft_ms)),
-      ": ", ...shares, "; unaccounted ", num(percent(parts.unaccounted / total)), ".",
+      key(lane.name, lane.paint), ` ${VERBS[lane.state] ?? "is there for"} `, num(duration(total)),
+      lane.ttft_ms === null ? "" : `${lane.state === "finished" ? " to its last byte" : ""}, its first token after `, lane.ttft_ms === null ? "" : num(duration(lane.ttft_ms)),
+      ...(first.length && lane.ttft_ms !== null ? [" (", ...first, ")"] : []),
+      ". Of the whole: ", ...shares, "; unaccounted ", num(percent(parts.unaccounted / total)),
+      ". It shared its steps: by positions its own part of them is ", num(duration(lane.share_ms), "estimated"), ".",
     ];
   },
 
@@ -50,11 +54,12 @@ export const waterfall = {
       columns: [
         { name: "request", number: false }, { name: "state", number: false },
         ...["total", "first token", ...STAGES].map((name) => ({ name, unit: "ms", mark: "measured" })),
+        { name: "its share of the steps", unit: "ms", mark: "estimated" },
         { name: "prompt", unit: "tokens" }, { name: "from cache", unit: "tokens" }, { name: "answer", unit: "tokens" },
       ],
       rows: view.lanes.map((l) => [
         l.name, l.state, l.stages.total, l.ttft_ms, ...STAGES.map((s) => l.stages[s]),
-        l.prompt_tokens, l.cached_tokens, l.output_tokens,
+        l.share_ms, l.prompt_tokens, l.cached_tokens, l.output_tokens,
       ]),
     };
   },
@@ -94,6 +99,8 @@ function lanesShown(app, time) {
     stages: stages(r),
     stretches: stretches(r),
     steps: steps.get(r.id) ?? [],
+    share_ms: (steps.get(r.id) ?? []).reduce((sum, s) => sum + (1000 * (s.to - s.from) * s.tokens) / s.of, 0),
+    checks: r.checks ?? [],
     prompt_tokens: r.prompt_tokens,
     cached_tokens: r.cached_tokens,
     output_tokens: r.output_tokens,
@@ -153,7 +160,9 @@ function laneTip(lane) {
       ["state", lane.state],
       ["total", duration(lane.stages.total), "measured"],
       ...STAGES.filter((s) => lane.stages[s] > 0).map((s) => [WORDS[s], duration(lane.stages[s]), "measured"]),
+      ["its share of its steps", duration(lane.share_ms), "estimated"],
     ],
+    note: lane.checks.length ? `Does not add up: ${lane.checks.join("; ")}.` : "",
   };
 }
 
