@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,15 @@ def test_an_answer_of_one_token_has_no_later_one(tiny: Path) -> None:
 def test_what_cannot_be_explained(tiny: Path, prompt: str | None, wishes: Wishes, why: str) -> None:
     with pytest.raises(BadInput, match=why):
         explain(tiny, prompt, wishes, lambda _: None)
+
+
+def test_a_prompt_that_is_too_long_to_be_looked_at(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("pellucid.explain.explain"), "MAX_PROMPT", 8)
+    with pytest.raises(BadInput, match="has 9 tokens and `explain` looks at 8"):
+        explain(tiny, "x" * 9, Wishes(tokens=2), str)
+    assert explain(tiny, "x" * 8, Wishes(tokens=2, threads=1), str).looked is not None
 
 
 # A configuration alone
