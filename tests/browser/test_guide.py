@@ -11,9 +11,12 @@ from types import ModuleType
 
 import pytest
 
+from pellucid.explain import Wishes, explain, find_hardware
+from pellucid.explain.page import page as explanation_page
 from pellucid.server.guide.chapters import chapters
-from tests.browser.chrome import Page
+from tests.browser.chrome import Chrome, Page
 from tests.browser.conftest import place
+from tests.model.conftest import smollm2_path  # noqa: F401 - the fixture
 from tests.python.server.running import Running
 
 Open = Callable[..., Page]
@@ -178,3 +181,30 @@ def test_links_between_the_files_lead_to_files(files: Path) -> None:
     for page in files.glob("*.html"):
         for link in re.findall(r'(?:href|src)="([^"#]+)"', page.read_text()):
             assert (files / link).is_file(), f"{page.name}: {link}"
+
+
+# What `pellucid explain --html` writes
+
+
+def test_an_explanation_is_one_page_that_fits_a_phone_and_loads_nothing(
+    smollm2_path: Path,  # noqa: F811 - the fixture
+    chrome: Chrome,
+    tmp_path: Path,
+) -> None:
+    wishes = Wishes(tokens=2, hardware=find_hardware("h100"))
+    target = tmp_path / "answer.html"
+    found = explain(smollm2_path, "Michael Jordan played the sport of", wishes, str)
+    target.write_text(explanation_page(found), "utf-8")
+    page = chrome.page(1000, 900)
+    for scheme in ("light", "dark"):
+        page.prefer(prefers_color_scheme=scheme)
+        page.goto(target.as_uri())
+        if AXE.is_file():
+            page.run(AXE.read_text())
+            assert page.run("axe.run(document).then((r) => r.violations.map((v) => v.id))") == []
+    page.resize(360, 740)
+    page.until("innerWidth === 360")
+    assert page.run("document.documentElement.scrollWidth") <= 360
+    assert page.errors == []
+    assert set(page.requests) == {target.as_uri()}
+    page.close()

@@ -313,9 +313,12 @@ def _title(text: str, mark: str = "") -> str:
 
 
 def _table(head: Cells, rows: Iterable[Cells]) -> str:
-    """Cells are HTML already."""
-    first = "".join(f'<th scope="col">{cell}</th>' for cell in head)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>\n" for row in rows)
+    """Cells are HTML already; the first of a row is its name."""
+    first = "".join(f'<th scope="col">{cell}</th>' if cell else "<td></td>" for cell in head)
+    body = "".join(
+        f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>\n'
+        for name, *cells in rows
+    )
     whole = f"<thead><tr>{first}</tr></thead>\n<tbody>{body}</tbody>"
     return f'<div class="scroll"><table>{whole}</table></div>\n'
 
@@ -328,7 +331,7 @@ def _bars(rows: Iterable[tuple[float, str]]) -> str:
 def _bar_row(share: float, value: str, name: str) -> str:
     width = 100 * min(max(share, 0.0), 1.0)
     bar = f'<td class="bar"><span style="width:{width:.1f}%"></span></td>'
-    return f"<tr><td>{name}</td><td>{value}</td>{bar}</tr>\n"
+    return f'<tr><th scope="row">{name}</th><td>{value}</td>{bar}</tr>\n'
 
 
 def _text(text: str) -> str:
