@@ -61,7 +61,7 @@ def _request(number: int) -> dict[str, Any]:
 def comparable(line: dict[str, Any]) -> dict[str, Any]:
     """A line of an output without what is true of its run alone."""
     body = dict(line["response"]["body"])
-    for name in ("created", "timings"):
+    for name in ("created", "created_at", "timings"):
         body.pop(name, None)
     if "prompt_tokens_details" in body.get("usage", {}):
         body["usage"] = {k: v for k, v in body["usage"].items() if k != "prompt_tokens_details"}

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 @click.command(
     epilog='A line of IN: {"custom_id": ..., "method": "POST", "url": '
-    '"/v1/chat/completions", "body": {...}}; also /v1/completions and /v1/embeddings.'
+    '"/v1/chat/completions", "body": {...}}; also /v1/completions, /v1/responses and '
+    "/v1/embeddings."
 )
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT")

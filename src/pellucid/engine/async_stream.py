@@ -14,8 +14,8 @@ from collections.abc import Callable
 from types import TracebackType
 
 from pellucid.core.errors import BadInput, PellucidError
-from pellucid.core.outputs import Increment, RequestOutput
-from pellucid.engine.gathered import Gathered
+from pellucid.core.outputs import Increment
+from pellucid.engine.gathered import Gathering
 from pellucid.engine.request import Request
 
 Letter = Increment | PellucidError
@@ -71,7 +71,7 @@ class Arrivals:
             self._waiter = None
 
 
-class AsyncStream:
+class AsyncStream(Gathering):
     """Iterates over the increments of a request.
 
     Leaving the loop by an exception, cancelling the task that waits, `aclose`, the end of an `async
@@ -82,27 +82,9 @@ class AsyncStream:
     """
 
     def __init__(self, request: Request, arrivals: Arrivals, abort: Callable[[], None]) -> None:
-        self._request = request
+        super().__init__(request)
         self._arrivals = arrivals
         self._abort: Callable[[], None] | None = abort
-        self._gathered = Gathered(request)
-
-    @property
-    def request_id(self) -> str:
-        return self._request.id
-
-    @property
-    def prompt_token_ids(self) -> list[int]:
-        return list(self._request.prompt_token_ids)
-
-    @property
-    def finished(self) -> bool:
-        """True if every answer has ended and was seen to its end."""
-        return self._gathered.finished
-
-    def output(self) -> RequestOutput:
-        """Everything seen so far."""
-        return self._gathered.output()
 
     def close(self) -> None:
         """End the request if it has not ended, and listen no more; again does no harm."""

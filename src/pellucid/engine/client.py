@@ -13,7 +13,7 @@ import asyncio
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 from pellucid.core.outputs import EmbeddingOutput, Increment, RequestOutput
 from pellucid.core.params import SamplingParams
@@ -48,6 +48,15 @@ class ModelInfo:
     default_params: SamplingParams
     speculative: dict[str, Any] | None = None
     """How tokens are guessed ahead: the fields that were set, as plain data."""
+
+
+class Options(TypedDict, total=False):
+    """Of a request, beside what is asked and how it is sampled; as `AsyncLLM.stream` takes them."""
+
+    request_id: str | None
+    priority: int
+    cache_salt: str | bytes | None
+    parse_special: bool
 
 
 class AnswerStream(Protocol):
@@ -94,11 +103,7 @@ class EngineClient(Protocol):
         prompt: Prompt,
         params: SamplingParams | None = None,
         layout: Layout = PLAIN,
-        *,
-        request_id: str | None = None,
-        priority: int = 0,
-        cache_salt: str | bytes | None = None,
-        parse_special: bool = False,
+        **options: Unpack[Options],
     ) -> AnswerStream:
         """Ask for an answer. `prompt`: text, ids, a mapping with one of them, or a conversation
         laid out as `layout` says. Raises `PromptTooLong` or `BadInput` before anything runs."""
@@ -163,21 +168,14 @@ class LocalClient:
         prompt: Prompt,
         params: SamplingParams | None = None,
         layout: Layout = PLAIN,
-        *,
-        request_id: str | None = None,
-        priority: int = 0,
-        cache_salt: str | bytes | None = None,
-        parse_special: bool = False,
+        **options: Unpack[Options],
     ) -> AnswerStream:
         prepare = functools.partial(
             self._llm.prepare,
             prompt,
             params,
             layout,
-            parse_special=parse_special,
-            request_id=request_id,
-            priority=priority,
-            cache_salt=cache_salt,
+            **options,
         )
         quick = is_short(prompt) and (params is None or params.structured_outputs is None)
         request = prepare() if quick else await asyncio.to_thread(prepare)

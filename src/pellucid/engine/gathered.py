@@ -87,3 +87,28 @@ class Gathered:
             answer.finish_reason,
             answer.stop_reason,
         )
+
+
+class Gathering:
+    """What a stream of increments, of any kind, says of its request at any time."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._gathered = Gathered(request)
+
+    @property
+    def request_id(self) -> str:
+        return self._request.id
+
+    @property
+    def prompt_token_ids(self) -> list[int]:
+        return list(self._request.prompt_token_ids)
+
+    @property
+    def finished(self) -> bool:
+        """True if every answer has ended and was seen to its end."""
+        return self._gathered.finished
+
+    def output(self) -> RequestOutput:
+        """Everything seen so far; the metrics when it is finished."""
+        return self._gathered.output()

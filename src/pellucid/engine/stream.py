@@ -7,9 +7,9 @@ from collections import deque
 from types import TracebackType
 
 from pellucid.core.errors import PellucidError
-from pellucid.core.outputs import Increment, RequestOutput
+from pellucid.core.outputs import Increment
 from pellucid.engine.engine import Engine
-from pellucid.engine.gathered import Gathered
+from pellucid.engine.gathered import Gathering
 from pellucid.engine.request import Request
 
 
@@ -27,7 +27,7 @@ class _Pending:
         self.error = error
 
 
-class Stream:
+class Stream(Gathering):
     """Iterates over the increments of a request, running the engine as it goes.
 
     Whoever leaves the loop, by `break` or by an exception, ends the request: its pages go back
@@ -36,24 +36,11 @@ class Stream:
     """
 
     def __init__(self, engine: Engine, request: Request) -> None:
+        super().__init__(request)
         self._engine = engine
-        self._request = request
         self._pending = _Pending()
-        self._gathered = Gathered(request)
         self._generation = engine.prepare(request, self._pending)
         engine.enlist(self._generation)
-
-    @property
-    def prompt_token_ids(self) -> list[int]:
-        return list(self._request.prompt_token_ids)
-
-    @property
-    def finished(self) -> bool:
-        return self._gathered.finished
-
-    def output(self) -> RequestOutput:
-        """Everything so far."""
-        return self._gathered.output()
 
     def close(self) -> None:
         """End the request if it has not ended; again does no harm."""

@@ -19,12 +19,19 @@ import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, Unpack
 
 from pellucid.core.errors import Overloaded, PellucidError, TimedOut, Unavailable
 from pellucid.core.outputs import EmbeddingOutput, Increment, RequestMetrics, RequestOutput
 from pellucid.core.params import SamplingParams
-from pellucid.engine.client import AnswerStream, EngineClient, Messages, ModelInfo, Prompt
+from pellucid.engine.client import (
+    AnswerStream,
+    EngineClient,
+    Messages,
+    ModelInfo,
+    Options,
+    Prompt,
+)
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.likelihoods import Entries
 from pellucid.engine.records import Cursor, EngineAbout, Records
@@ -104,24 +111,12 @@ class Guard:
         prompt: Prompt,
         params: SamplingParams | None = None,
         layout: Layout = PLAIN,
-        *,
-        request_id: str | None = None,
-        priority: int = 0,
-        cache_salt: str | bytes | None = None,
-        parse_special: bool = False,
+        **options: Unpack[Options],
     ) -> Watched:
         """As `EngineClient.stream`. Raises `Overloaded`, and `Unavailable` at the server's end."""
         n = 1 if params is None else params.n
         with self._room_for(n):
-            stream = await self._client.stream(
-                prompt,
-                params,
-                layout,
-                request_id=request_id,
-                priority=priority,
-                cache_salt=cache_salt,
-                parse_special=parse_special,
-            )
+            stream = await self._client.stream(prompt, params, layout, **options)
             # Counted once more by itself, from here to its end.
             watched = Watched(self, stream, params or self.model.default_params, self._watchers)
         self._enter(watched)

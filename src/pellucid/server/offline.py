@@ -12,22 +12,33 @@ from pydantic import BaseModel
 from pellucid.engine.client import EngineClient
 from pellucid.server.errors import ApiError, api_error_of, bad_request
 from pellucid.server.reading import Read, validate
-from pellucid.server.routes import chat, completions, embeddings
+from pellucid.server.routes import chat, completions, embeddings, responses
+from pellucid.server.routes.streaming import Begin
 from pellucid.server.service import Call, Caller, Service
 from pellucid.server.settings import Settings
 from pellucid.server.wire.batch import BatchLine
 from pellucid.server.wire.chat import ChatRequest
 from pellucid.server.wire.completions import CompletionRequest
+from pellucid.server.wire.responses import ResponsesRequest
 from pellucid.server.wire.tokens import EmbeddingRequest
 
 logger = logging.getLogger("pellucid.server")
 
 Answer = Callable[[Service, Call, Read[Any]], Awaitable[dict[str, Any]]]
 
+
+def _whole(begin: Begin[Any]) -> Answer:
+    async def answer(service: Service, call: Call, asking: Read[Any]) -> dict[str, Any]:
+        return await begin(service, call, asking).whole()
+
+    return answer
+
+
 _ROUTES: Final[dict[str, tuple[type[BaseModel], Answer]]] = {
-    "/v1/chat/completions": (ChatRequest, chat.answer),
-    "/v1/completions": (CompletionRequest, completions.answer),
+    "/v1/chat/completions": (ChatRequest, _whole(chat.Answering)),
+    "/v1/completions": (CompletionRequest, _whole(completions.Answering)),
     "/v1/embeddings": (EmbeddingRequest, embeddings.answer),
+    "/v1/responses": (ResponsesRequest, _whole(responses.Answering)),
 }
 
 

@@ -47,6 +47,7 @@ LINES: list[dict[str, Any] | bytes] = [
     b"no request",
     line("chat", CHAT, url="/v1/chat/completions"),
     line("ü \u2028", CHAT, url="/v1/chat/completions"),
+    line("response", {"input": "Hi", "max_output_tokens": 40}, url="/v1/responses"),
     line("nowhere", {}, url="/v1/nothing"),
 ]
 

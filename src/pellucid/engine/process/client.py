@@ -9,14 +9,14 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.logs import LogForm
 from pellucid.core.outputs import EmbeddingOutput
 from pellucid.core.params import SamplingParams
 from pellucid.engine.async_stream import Arrivals, AsyncStream, Letter
-from pellucid.engine.client import Messages, ModelInfo, Prompt, is_short
+from pellucid.engine.client import Messages, ModelInfo, Options, Prompt, is_short
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.frontend import Frontend
 from pellucid.engine.likelihoods import Entries
@@ -96,22 +96,9 @@ class ProcessClient:
         prompt: Prompt,
         params: SamplingParams | None = None,
         layout: Layout = PLAIN,
-        *,
-        request_id: str | None = None,
-        priority: int = 0,
-        cache_salt: str | bytes | None = None,
-        parse_special: bool = False,
+        **options: Unpack[Options],
     ) -> AsyncStream:
-        prepare = functools.partial(
-            self._prepare,
-            prompt,
-            params,
-            layout,
-            parse_special,
-            request_id=request_id,
-            priority=priority,
-            cache_salt=cache_salt,
-        )
+        prepare = functools.partial(self._prepare, prompt, params, layout, **options)
         request = prepare() if is_short(prompt) else await asyncio.to_thread(prepare)
         if request.params.structured_outputs is not None:  # compiled where it is used
             await self._call("check_grammar", asked=request.params.structured_outputs)
@@ -174,7 +161,7 @@ class ProcessClient:
         prompt: Prompt,
         params: SamplingParams | None,
         layout: Layout,
-        parse_special: bool,
+        parse_special: bool = False,
         **options: Any,
     ) -> Request:
         checked = self._front.prompt(prompt, layout, parse_special)

@@ -6,15 +6,15 @@ from collections.abc import AsyncGenerator, Iterator
 from typing import Any, Final
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from pellucid.engine.conversation import Layout
 from pellucid.server.choices import ChatAnswer, Said
 from pellucid.server.conversation import Conversation, Tools
-from pellucid.server.events import DONE, Events, event, numbers, string, unless_gone
+from pellucid.server.events import DONE, Events, event, numbers, string
 from pellucid.server.params import chat_params, form_names
-from pellucid.server.reading import Read, read
-from pellucid.server.routes.streaming import event_stream
+from pellucid.server.reading import Read
+from pellucid.server.routes.streaming import answered
 from pellucid.server.service import Call, Service
 from pellucid.server.tools.parser import CallArguments, CallBegins, Part, Text
 from pellucid.server.usage import timings, usage
@@ -24,21 +24,10 @@ _NAMES: Final = {"logprobs": "top_logprobs"}
 
 
 async def chat_completions(request: Request) -> Response:
-    service: Service = request.app.state.service
-    asking = await read(request, ChatRequest)
-    answering = _Answering(service, service.call(request, asking.asked), asking)
-    if not asking.asked.stream:
-        return JSONResponse(await unless_gone(request, answering.whole()), headers=asking.headers)
-    await unless_gone(request, answering.conversation.open())
-    return event_stream(service, answering.events(), asking.headers)
+    return await answered(request, ChatRequest, Answering)
 
 
-async def answer(service: Service, call: Call, asking: Read[ChatRequest]) -> dict[str, Any]:
-    """The body of a whole response. Raises `ApiError`."""
-    return await _Answering(service, call, asking).whole()
-
-
-class _Answering:
+class Answering:
     """One request on its way."""
 
     def __init__(self, service: Service, call: Call, asking: Read[ChatRequest]) -> None:
@@ -55,6 +44,9 @@ class _Answering:
             _tools(asked),
             {**_NAMES, **form_names(asked)},
         )
+
+    async def open(self) -> None:
+        await self.conversation.open()
 
     async def whole(self) -> dict[str, Any]:
         answers = await self.conversation.whole()

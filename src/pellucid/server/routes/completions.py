@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from pellucid.core.errors import PellucidError
 from pellucid.core.outputs import FinishReason, Increment
@@ -15,11 +15,11 @@ from pellucid.engine.client import AnswerStream
 from pellucid.server.choices import CompletionChoice, Echo, as_increment
 from pellucid.server.echo import echo_of
 from pellucid.server.errors import bad_request
-from pellucid.server.events import DONE, Events, event, numbers, string, unless_gone
+from pellucid.server.events import DONE, Events, event, numbers, string
 from pellucid.server.merging import increments, metrics_of, outputs
 from pellucid.server.params import completion_params, form_names
-from pellucid.server.reading import Read, read
-from pellucid.server.routes.streaming import event_stream
+from pellucid.server.reading import Read
+from pellucid.server.routes.streaming import answered
 from pellucid.server.service import Call, Service
 from pellucid.server.settings import RequestLimits
 from pellucid.server.usage import timings, usage
@@ -29,21 +29,10 @@ OBJECT: Final = "text_completion"
 
 
 async def completions(request: Request) -> Response:
-    service: Service = request.app.state.service
-    asking = await read(request, CompletionRequest)
-    answering = _Answering(service, service.call(request, asking.asked), asking)
-    if not asking.asked.stream:
-        return JSONResponse(await unless_gone(request, answering.whole()), headers=asking.headers)
-    await unless_gone(request, answering.open())
-    return event_stream(service, answering.events(), asking.headers)
+    return await answered(request, CompletionRequest, Answering)
 
 
-async def answer(service: Service, call: Call, asking: Read[CompletionRequest]) -> dict[str, Any]:
-    """The body of a whole response. Raises `ApiError`."""
-    return await _Answering(service, call, asking).whole()
-
-
-class _Answering:
+class Answering:
     """One request on its way."""
 
     def __init__(self, service: Service, call: Call, asking: Read[CompletionRequest]) -> None:

@@ -13,10 +13,10 @@ from pellucid.engine.conversation import Layout
 from pellucid.server.choices import ChatAnswer
 from pellucid.server.conversation import Conversation, Tools
 from pellucid.server.errors import ApiError, bad_request
-from pellucid.server.events import event, unless_gone
+from pellucid.server.events import event
 from pellucid.server.params import messages_params
 from pellucid.server.reading import Read, read
-from pellucid.server.routes.streaming import event_stream
+from pellucid.server.routes.streaming import answered
 from pellucid.server.service import Call, Service
 from pellucid.server.tools.parser import CallArguments, CallBegins, Part, Text
 from pellucid.server.usage import anthropic_usage, timings
@@ -33,13 +33,7 @@ _NAMES: Final = {"stop": "stop_sequences"}
 
 
 async def messages(request: Request) -> Response:
-    service: Service = request.app.state.service
-    asking = await read(request, MessagesRequest)
-    answering = _Answering(service, service.call(request, asking.asked), asking)
-    if not asking.asked.stream:
-        return JSONResponse(await unless_gone(request, answering.whole()), headers=asking.headers)
-    await unless_gone(request, answering.conversation.open())
-    return event_stream(service, answering.events(), asking.headers, _error_event)
+    return await answered(request, MessagesRequest, Answering, _error_event)
 
 
 async def count_tokens(request: Request) -> Response:
@@ -54,7 +48,7 @@ async def count_tokens(request: Request) -> Response:
     return JSONResponse(body, headers=asking.headers)
 
 
-class _Answering:
+class Answering:
     """One request on its way."""
 
     def __init__(self, service: Service, call: Call, asking: Read[MessagesRequest]) -> None:
@@ -70,6 +64,9 @@ class _Answering:
             _tools(asked),
             _NAMES,
         )
+
+    async def open(self) -> None:
+        await self.conversation.open()
 
     async def whole(self) -> dict[str, Any]:
         [answer] = await self.conversation.whole()

@@ -8,17 +8,17 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any, Final
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from pellucid.core.params import SamplingParams
 from pellucid.engine.conversation import Layout
 from pellucid.server.choices import ChatAnswer, Said
 from pellucid.server.conversation import Conversation, Tools
 from pellucid.server.errors import ApiError
-from pellucid.server.events import DONE, event, unless_gone
+from pellucid.server.events import DONE, event
 from pellucid.server.params import form_names, responses_params
-from pellucid.server.reading import Read, read
-from pellucid.server.routes.streaming import event_stream
+from pellucid.server.reading import Read
+from pellucid.server.routes.streaming import answered
 from pellucid.server.service import Call, Service
 from pellucid.server.tools.parser import CallArguments, CallBegins, Text
 from pellucid.server.usage import responses_usage, timings
@@ -35,16 +35,10 @@ _NAMES: Final = {"max_tokens": "max_output_tokens", "logprobs": "top_logprobs"}
 
 
 async def responses(request: Request) -> Response:
-    service: Service = request.app.state.service
-    asking = await read(request, ResponsesRequest)
-    answering = _Answering(service, service.call(request, asking.asked), asking)
-    if not asking.asked.stream:
-        return JSONResponse(await unless_gone(request, answering.whole()), headers=asking.headers)
-    await unless_gone(request, answering.conversation.open())
-    return event_stream(service, answering.events(), asking.headers, _error_event)
+    return await answered(request, ResponsesRequest, Answering, _error_event)
 
 
-class _Answering:
+class Answering:
     """One request on its way."""
 
     def __init__(self, service: Service, call: Call, asking: Read[ResponsesRequest]) -> None:
@@ -61,6 +55,9 @@ class _Answering:
             _tools(asked),
             {**_NAMES, **form_names(asked)},
         )
+
+    async def open(self) -> None:
+        await self.conversation.open()
 
     async def whole(self) -> dict[str, Any]:
         [answer] = await self.conversation.whole()

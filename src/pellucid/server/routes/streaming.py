@@ -1,13 +1,36 @@
-"""A source of events as a response, under the application's settings."""
+"""From a request to a response, whole or as events, under the application's settings."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from pellucid.server.errors import ApiError
-from pellucid.server.events import DONE, EventStream, event
+from pellucid.server.events import DONE, EventStream, event, unless_gone
 from pellucid.server.merging import with_errors
-from pellucid.server.service import Service
+from pellucid.server.reading import Read, read
+from pellucid.server.service import Call, Service
+
+Asked = TypeVar("Asked", bound=BaseModel)
+
+
+class Answering(Protocol):
+    """One request on its way, to be answered in one of two forms."""
+
+    async def whole(self) -> dict[str, Any]:
+        """The body of a whole response. Raises `ApiError`."""
+
+    async def open(self) -> None:
+        """Raises `ApiError` for what cannot be answered; afterwards the events come."""
+
+    def events(self) -> AsyncGenerator[bytes, None]: ...
+
+
+Begin = Callable[[Service, Call, Read[Asked]], Answering]
 
 
 def openai_error(error: ApiError) -> bytes:
@@ -28,3 +51,19 @@ def event_stream(
         stalled_client_s=service.settings.stalled_client_s,
         headers=headers,
     )
+
+
+async def answered(
+    request: Request,
+    model: type[Asked],
+    begin: Begin[Asked],
+    error_event: Callable[[ApiError], bytes] = openai_error,
+) -> Response:
+    """The response to a request of the form `model`, in the form that it asks for."""
+    service: Service = request.app.state.service
+    asking = await read(request, model)
+    answering = begin(service, service.call(request, asking.asked), asking)
+    if not getattr(asking.asked, "stream", None):
+        return JSONResponse(await unless_gone(request, answering.whole()), headers=asking.headers)
+    await unless_gone(request, answering.open())
+    return event_stream(service, answering.events(), asking.headers, error_event)

@@ -141,7 +141,7 @@ async def at_rest(client: ProcessClient) -> EngineStats:
 
 def test_leaving_a_stream_gives_its_pages_back(engine: Engine) -> None:
     async def scene(client: ProcessClient) -> None:
-        free = (await at_rest(client)).pages_free
+        before = await at_rest(client)
         for _ in range(200):
             stream = await client.stream("hello", LONG)
             await anext(stream)
@@ -152,7 +152,9 @@ def test_leaving_a_stream_gives_its_pages_back(engine: Engine) -> None:
         async for _ in aborted:
             pass
         assert aborted.output().outputs[0].finish_reason == "abort"
-        assert (await at_rest(client)).pages_free == free
+        after = await at_rest(client)  # full pages may have been kept for their content
+        pages = after.pages_free + after.pages_cached
+        assert pages == before.pages_free + before.pages_cached
 
     engine.run(scene(engine.client))
 
