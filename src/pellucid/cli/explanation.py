@@ -152,7 +152,7 @@ def _bound_rows(bound: Bound) -> list[tuple[str, str]]:
 def _kv(console: Console, kv: KvAccount) -> None:
     mark = "predicted" if kv.allocated is None else "measured at the allocator"
     _title(console, f"KV cache of {kv.length} positions, {mark}")
-    _line(console, "sides (keys, values) x layers x kv heads x head size x length x bytes")
+    _line(console, kv.formula)
     for term in kv.terms:
         _line(console, f"{term.formula} = {term.bytes} bytes")
     if kv.padding:
@@ -201,8 +201,8 @@ def _elsewhere(console: Console, there: Elsewhere) -> None:
         table.add_row(parts[0][0], parts[0][1], parts[1][1])
     table.add_row(
         "tokens/s at most",
-        f"{there.length / there.prefill.seconds:.4g}",
-        f"{1 / there.decode.seconds:.4g}",
+        count(there.length / there.prefill.seconds),
+        count(1 / there.decode.seconds),
     )
     console.print(table)
     needed = size(there.needed)

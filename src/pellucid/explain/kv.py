@@ -54,6 +54,12 @@ class KvAccount:
     allocated: int | None
 
     @property
+    def formula(self) -> str:
+        """In words; the terms have the numbers. Keys and values of two types have a term each."""
+        sides = "2" if all(term.sides == 2 for term in self.terms) else "1"
+        return f"{sides} x layers x kv heads x head size x length x bytes"
+
+    @property
     def bytes(self) -> int:
         """By the formula."""
         return sum(term.bytes for term in self.terms)

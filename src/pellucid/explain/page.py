@@ -237,7 +237,7 @@ def _roofline(limits: Limits, dots: Sequence[tuple[str, float, float]]) -> str:
 
 def _kv(kv: KvAccount) -> str:
     mark = "predicted" if kv.allocated is None else "measured"
-    lines = ["sides (keys, values) x layers x kv heads x head size x length x bytes"]
+    lines = [kv.formula]
     lines += [f"{term.formula} = {term.bytes} bytes" for term in kv.terms]
     if kv.padding:
         lines.append(f"{kv.padding} bytes more: features rounded up, scales of blocks")
@@ -276,8 +276,8 @@ def _elsewhere(there: Elsewhere) -> str:
     rows.append(
         [
             "tokens/s at most (predicted)",
-            f"{there.length / there.prefill.seconds:.4g}",
-            f"{1 / there.decode.seconds:.4g}",
+            count(there.length / there.prefill.seconds),
+            count(1 / there.decode.seconds),
         ]
     )
     lines = [_limits(there.limits)]

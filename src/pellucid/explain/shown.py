@@ -128,7 +128,7 @@ def _bound(bound: Bound) -> Json:
 def _kv(kv: KvAccount) -> Json:
     return {
         "mark": "predicted" if kv.allocated is None else "measured",
-        "formula": "sides x layers x kv_heads x head_size x length x bytes",
+        "formula": kv.formula,
         "terms": [
             {**asdict(term), "formula": term.formula, "bytes": term.bytes} for term in kv.terms
         ],

@@ -93,6 +93,7 @@ def test_the_cache_adds_up_in_every_type(tiny: Path, kv_dtype: str) -> None:
     for kv in (here_of(found).kv, elsewhere_of(found).kv):
         assert kv.dtype == kv_dtype
         assert kv.trouble is None
+        assert kv.formula.startswith("1 x" if "/" in kv_dtype else "2 x")
     assert here_of(found).kv.allocated == here_of(found).kv.held
 
 
