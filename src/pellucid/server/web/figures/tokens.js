@@ -101,12 +101,12 @@ function drawTokens(strip, detail, funnel, app, state, view) {
 function described(token, usual, hovered, state) {
   const late = token.ms_since_last === undefined ? 0 : Math.min(14, 3 * (token.ms_since_last / usual));
   const surprise = token.logprob === undefined ? 0 : Math.min(60, -token.logprob * 14);
-  const text = token.text === undefined ? String(token.id) : visible(token.text);
+  const text = token.text === undefined ? String(token.index + 1) : visible(token.text);
   return {
     key: token.index, text, paint: "stage-prefill", vars: { tint: `${surprise}%` },
     className: token.step !== undefined && token.step === hovered ? "linked" : "",
     pressed: state.chosen === String(token.index),
-    title: [`token ${token.index + 1}, id ${token.id ?? "?"}`, token.ms_since_last === undefined ? "" : `${duration(token.ms_since_last)} after the one before`, token.logprob === undefined ? "" : `probability ${percent(Math.exp(token.logprob))}`].filter(Boolean).join(", "),
+    title: [`token ${token.index + 1}`, token.ms_since_last === undefined ? "" : `${duration(token.ms_since_last)} after the one before`, token.logprob === undefined ? "" : `probability ${percent(Math.exp(token.logprob))}`].filter(Boolean).join(", "),
     children: lateBar(late),
   };
 }

@@ -8,7 +8,7 @@ export function roundsOf(steps, request = null) {
     .filter((draft) => draft.request !== null && (request === null || draft.request === request))
     .map((draft) => ({
       step: step.id, request: draft.request, name: shortName(draft.request), sequence: draft.sequence,
-      drafted: draft.guessed.length, accepted: draft.accepted, guessed: draft.guessed,
+      drafted: Array.isArray(draft.guessed) ? draft.guessed.length : draft.guessed, accepted: draft.accepted,
       forward_ms: step.ms.forward, draft_ms: step.ms.draft ?? null,
     }))
     .filter((round) => round.drafted > 0));
