@@ -25,7 +25,7 @@ export const tokenStrip = {
       request: request.id, name: shortName(request.id), paint: requestPaint(request.id), state: request.state,
       unit: { ms_since_last: "ms", logprob: "natural logarithm" },
       texts, funnel, why,
-      tokens: tokens.slice(-MOST), left_out: Math.max(0, tokens.length - MOST),
+      tokens: tokens.slice(-MOST).map((token) => (texts ? token : { ...token, id: null })), left_out: Math.max(0, tokens.length - MOST),
     };
   },
 
