@@ -128,17 +128,20 @@ class EngineOptions:
             "speculative": self.speculative,
         }
         given = {name: value for name, value in wishes.items() if value is not None}
-        progress = _Notes() if self.verbose else None
-        return {"kv_cache": self.kv_cache, "progress": progress, **given}
+        return {"kv_cache": self.kv_cache, "progress": _Loading(self.verbose), **given}
 
 
-class _Notes:
-    """What the engine says while it loads, without bars: the model is here already."""
+class _Loading:
+    """What the engine says and shows while it loads."""
+
+    def __init__(self, verbose: bool) -> None:
+        self._verbose = verbose
 
     def note(self, message: str) -> None:
-        note(message)
+        if self._verbose:
+            note(message)
 
     def bar(self, label: str, total: int) -> Any:
-        from pellucid.hub import SilentProgress
+        from pellucid.hub import TerminalProgress
 
-        return SilentProgress().bar(label, total)
+        return TerminalProgress().bar(label, total)

@@ -1,7 +1,9 @@
-"""Bars on standard error for work that takes a while."""
+"""Work that takes a while: bars on standard error, and how it ends when it is told to."""
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -50,3 +52,14 @@ def bars() -> Iterator[Callable[[str, int, int], None]]:
     finally:
         if tasks:
             shown.stop()
+
+
+@contextmanager
+def ending_on_sigterm() -> Iterator[None]:
+    """While the block runs, SIGTERM ends the process as Ctrl-C does, what was begun cleared away;
+    its exit code is that of the signal. For the main thread."""
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -12,7 +12,7 @@ import click
 
 from pellucid.cli.arguments import find_model, json_option, offline_option, read_text
 from pellucid.cli.output import in_bytes, note, table, write, write_json
-from pellucid.cli.progress import bar
+from pellucid.cli.progress import bar, ending_on_sigterm
 from pellucid.core.errors import BadInput, PellucidError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def quantize(
         if requantize:
             _say_what_is_quantised(source)
         importance = _importance(checkpoint, source, calibration, imatrix, save_imatrix)
-        with bar(output.name) as progress:
+        with bar(output.name) as progress, ending_on_sigterm():
             report = write_quantized(
                 source,
                 choices,

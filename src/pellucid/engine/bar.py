@@ -4,16 +4,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
 from pellucid.core.record import StepRecord
+from pellucid.hub import Progress
+from pellucid.quant.mixes import Mix
 
 
 class Stepping(Protocol):
     """What tells of its steps: an engine, or an `AsyncLLM` in an event loop."""
 
     def subscribe(self, subscriber: Callable[[StepRecord], object], /) -> Callable[[], None]: ...
+
+
+@contextmanager
+def quantising_bar(progress: Progress, mix: Mix | None) -> Iterator[Callable[[int, int], None]]:
+    """Bytes of a model's file that are quantised, where any are; the function it gives takes how
+    many are done, and of how many."""
+    with ExitStack() as stack:
+        report: Callable[[int], None] | None = None
+
+        def advance(done: int, total: int) -> None:
+            nonlocal report
+            if mix is None:
+                return
+            if report is None:
+                report = stack.enter_context(progress.bar(f"quantising to {mix.name}", total))
+            report(done)
+
+        yield advance
 
 
 @contextmanager
@@ -35,11 +55,11 @@ def progress_bar(
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
-        Progress,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.progress import Progress as Bars
 
     columns = (
         TextColumn("answers"),
@@ -49,7 +69,7 @@ def progress_bar(
         TimeRemainingColumn(),
         TextColumn("read {task.fields[read]:.0f} tok/s, wrote {task.fields[written]:.0f} tok/s"),
     )
-    with Progress(*columns, console=Console(stderr=True), refresh_per_second=4) as shown:
+    with Bars(*columns, console=Console(stderr=True), refresh_per_second=4) as shown:
         task = shown.add_task("", total=n_requests, completed=n_ended, read=0.0, written=0.0)
         begin = time.monotonic()
         read = written = 0

@@ -16,7 +16,7 @@ from pellucid.core.errors import BadInput
 from pellucid.core.outputs import EmbeddingOutput, RequestOutput
 from pellucid.core.params import SamplingParams
 from pellucid.core.spec import ModelSpec
-from pellucid.engine.bar import no_bar, progress_bar
+from pellucid.engine.bar import no_bar, progress_bar, quantising_bar
 from pellucid.engine.conversation import Layout, Message
 from pellucid.engine.engine import Engine
 from pellucid.engine.frontend import Frontend
@@ -110,7 +110,17 @@ class LLM:
 
             draft = drafting.find_draft(ahead, ops, offline=offline, progress=progress)
             beside = NOTHING if draft is None else draft.beside
-        loaded = load(self.model_path, ops, asked, budget, progress.note, mix, beside=beside)
+        with quantising_bar(progress, mix) as advance:
+            loaded = load(
+                self.model_path,
+                ops,
+                asked,
+                budget,
+                progress.note,
+                mix,
+                beside=beside,
+                progress=advance,
+            )
         self.tokenizer: Tokenizer = loaded.tokenizer
         self.spec: ModelSpec = loaded.model.spec
         self.max_model_len: int = loaded.limits.max_model_len

@@ -61,9 +61,9 @@ def load(
     """Everything an engine is made of, from the model at `path`, its weights prepared by `ops`.
 
     With `mix` its matrices are quantised, with `requantize` those too that are quantised already;
-    `progress(done, total)` counts tensors. `kv_budget` bytes may go to the KV cache; None is half
-    of the memory that the weights leave. `beside` is what another model takes of both. `note` is
-    told in one line what was decided. Errors are those of the parts.
+    `progress(done, total)` counts bytes of the file. `kv_budget` bytes may go to the KV cache; None
+    is half of the memory that the weights leave. `beside` is what another model takes of both.
+    `note` is told in one line what was decided. Errors are those of the parts.
     """
     with open_checkpoint(path) as checkpoint:
         family, spec = read_spec(checkpoint, asked.max_model_len)

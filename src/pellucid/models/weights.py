@@ -106,16 +106,20 @@ def load_weights(
     """Hand every declared tensor of `checkpoint` to `ops.load`, as `prepare` makes it.
 
     `skip` names tensors that carry nothing to compute with (buffers, or what the spec has read
-    already); `progress(done, total)` counts tensors. Raises `FormatError` for a missing tensor
-    or a wrong shape, `UnsupportedError` naming tensors that nobody declared.
+    already); `progress(done, total)` counts bytes of the checkpoint. Raises `FormatError` for a
+    missing tensor or a wrong shape, `UnsupportedError` naming tensors that nobody declared.
     """
     wanted = list(tensors)
     found: dict[str, Weight] = {}
-    for done, stored in enumerate(locate(checkpoint, wanted, skip)):
+    located = locate(checkpoint, wanted, skip)
+    sizes = [sum(info.nbytes for info in stored.infos) for stored in located]
+    done = 0
+    for stored, size in zip(located, sizes, strict=True):
         host = stored.host(exact=ops.exact and prepare is None)
         found[host.name] = ops.load(host if prepare is None else prepare(host))
         if progress is not None:
-            progress(done + 1, len(wanted))
+            done += size
+            progress(done, sum(sizes))
     return Weights(found)
 
 

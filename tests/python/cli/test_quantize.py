@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -253,6 +255,7 @@ def test_run_quantises_at_load(command: Command, tmp_path: Path) -> None:
         given = ("--quantization", quantization) if quantization else ()
         ended = command("run", str(folder), text, "--max-tokens", "1", *flags, *given)
         assert ended.code == 0, ended.err
+        assert ("quantising to q4_0" in ended.err) == bool(quantization)
         token = json.loads(ended.out)["outputs"][0]["logprobs"][0]
         found.append(token["logprob"])
         with LLM(folder, backend="reference", quantization=quantization) as llm:
@@ -263,3 +266,30 @@ def test_run_quantises_at_load(command: Command, tmp_path: Path) -> None:
     ended = command("run", str(folder), text, "--quantization", "q9")
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert "quantization='q9'" in ended.err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ended_by_a_signal(
+    command: Command,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    code: int,
+) -> None:
+    """In the middle of a tensor: what stood there stays, and nothing else is left."""
+    out = tmp_path / "folder" / "out.gguf"
+    out.parent.mkdir()
+    out.write_bytes(b"old")
+
+    def ended(*_: object) -> None:
+        assert len(list(out.parent.iterdir())) == 2  # begun under another name
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("pellucid.convert.write._quantized", ended)
+    ending = command("quantize", str(model), str(out), "-t", "q4_0", "--threads", "1", "--force")
+    assert ending.code == code
+    assert [file.name for file in out.parent.iterdir()] == ["out.gguf"]
+    assert out.read_bytes() == b"old"
+    assert signal.getsignal(signal.SIGTERM) == before
