@@ -139,12 +139,13 @@ def _split(
 
 def _bound_rows(bound: Bound) -> list[tuple[str, str]]:
     cost = bound.cost
+    ridge = "" if bound.ridge == float("inf") else f" (ridge {bound.ridge:.4g})"
     return [
         ("operations, predicted", f"{count(cost.operations)}"),
         ("bytes of weights, predicted", size(cost.weights_read)),
         ("bytes of KV, predicted", size(cost.kv_read + cost.kv_written)),
-        ("operations a byte, predicted", f"{bound.intensity:.4g} (ridge {bound.ridge:.4g})"),
-        ("bound by", bound.limited_by),
+        ("operations a byte, predicted", f"{bound.intensity:.4g}{ridge}"),
+        ("bound by", bound.verdict),
         ("at least, predicted", seconds(bound.seconds)),
     ]
 

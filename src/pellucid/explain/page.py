@@ -178,10 +178,14 @@ def _bound_rows(bounds: Sequence[Bound]) -> list[list[str]]:
             *(size(one.cost.kv_read + one.cost.kv_written) for one in bounds),
         ],
         ["operations a byte (predicted)", *(f"{one.intensity:.4g}" for one in bounds)],
-        ["ridge", *(f"{one.ridge:.4g}" for one in bounds)],
-        ["bound by", *(one.limited_by for one in bounds)],
+        ["ridge", *(_ridge(one) for one in bounds)],
+        ["bound by", *(one.verdict for one in bounds)],
         ["at least (predicted)", *(seconds(one.seconds) for one in bounds)],
     ]
+
+
+def _ridge(bound: Bound) -> str:
+    return f"{bound.ridge:.4g}" if math.isfinite(bound.ridge) else "not stated"
 
 
 def _roofline(limits: Limits, dots: Sequence[tuple[str, float, float]]) -> str:

@@ -7,6 +7,7 @@ it. Bytes are those of weights and the KV cache; activations stay in a processor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -60,6 +61,12 @@ class Bound:
     @property
     def limited_by(self) -> Literal["memory", "arithmetic"]:
         return "memory" if self.memory_seconds >= self.arithmetic_seconds else "arithmetic"
+
+    @property
+    def verdict(self) -> str:
+        """The same in words, and what it does not know."""
+        known = math.isfinite(self.ridge)
+        return self.limited_by if known else "memory, arithmetic not stated"
 
 
 def bytes_of(cost: Cost) -> int:
