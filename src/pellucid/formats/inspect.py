@@ -17,6 +17,7 @@ from pellucid.quant.types import layout
 # "blk.7.attn_q.weight", "model.layers.7.mlp.up_proj.weight", "h.7.ln_1.bias", ...
 _LAYER = re.compile(r"(?:^|\.)(?:blk|layers|h|blocks)\.(\d{1,6})\.")
 _MAX_TEXT = 200
+_PACKED_PARTS = frozenset({"qweight", "qzeros", "scales", "g_idx"})
 _MAX_ITEMS = 16
 _MAX_DEPTH = 3
 
@@ -88,11 +89,25 @@ def describe(checkpoint: Checkpoint) -> Description:
         files=tuple(str(path) for path in checkpoint.files),
         file_bytes=checkpoint.file_bytes,
         weight_bytes=sum(t.nbytes for t in tensors),
-        parameters=sum(t.n_elements for t in tensors),
+        parameters=sum(_parameters(checkpoint, t) for t in tensors),
         types=_by_type(tensors),
         groups=_by_layer(tensors),
         metadata={key: _short(value) for key, value in checkpoint.metadata.items()},
     )
+
+
+def _parameters(checkpoint: Checkpoint, tensor: TensorInfo) -> int:
+    """The weights in a tensor: GPTQ and AWQ pack several in a word; what scales them is none."""
+    name = tensor.name
+    base, _, part = name.rpartition(".")
+    if f"{base}.qweight" not in checkpoint.tensors or part not in _PACKED_PARTS:
+        return tensor.n_elements
+    if part != "qweight":
+        return 0
+    quantization = checkpoint.metadata.get("quantization_config")
+    given = quantization if isinstance(quantization, dict) else {}
+    bits = given.get("bits", given.get("w_bit", 4))
+    return tensor.n_elements * (32 // bits if bits in (2, 4, 8) else 8)
 
 
 def _architecture(checkpoint: Checkpoint) -> str:

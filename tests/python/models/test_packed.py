@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 from pellucid import LLM
 from pellucid.convert.folder import folder_model
 from pellucid.core.errors import BadInput, FormatError, UnsupportedError
-from pellucid.formats import open_checkpoint
+from pellucid.formats import inspect, open_checkpoint
 from pellucid.models.packed import PackedMatrix
 from pellucid.models.packing import Packing, packing_of
 from pellucid.models.registry import is_no_weight, read_spec
@@ -157,6 +157,15 @@ def test_what_is_done_is_said(tmp_path: Path) -> None:
         LLM(packed, backend="reference", progress=Notes()).close()
     assert said[0] == "GPTQ of 4 bits: 7 matrices as Q5_0, exactly"
     assert "7 matrices as F32, exactly: no block type holds them" in "".join(said)
+
+
+@pytest.mark.parametrize("form", ["gptq", "gptq 8 bits", "awq"])
+def test_inspect_counts_weights_and_not_words(tmp_path: Path, form: str) -> None:
+    counts = []
+    for folder in packed_llama(tmp_path, **FORMS[form][0]):
+        with open_checkpoint(folder) as checkpoint:
+            counts.append(inspect.describe(checkpoint).parameters)
+    assert counts[0] == counts[1]
 
 
 def test_experts_one_by_one_share_a_type(tmp_path: Path) -> None:
