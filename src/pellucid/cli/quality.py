@@ -71,7 +71,11 @@ MOST = 1 << 24  # of tokens
     show_default=True,
     help="Measurements of the speed; 0: none.",
 )
-@click.option("--kv-cache-dtype", metavar="TYPE", help="Of MODEL's keys and values. [f16]")
+@click.option(
+    "--kv-cache-dtype",
+    metavar="TYPE",
+    help="MODEL's keys and values: f32, f16, int8, int4, or two as int8/int4. [f16]",
+)
 @backend_option
 @threads_option
 @offline_option
