@@ -48,6 +48,10 @@ class PagePool:
         """Pages that can be had: free ones, and idle ones after `evict`."""
         return len(self._free) + len(self._idle)
 
+    def idle(self) -> tuple[int, ...]:
+        """The idle pages, first the one that `evict` would free."""
+        return tuple(self._idle)
+
     def take(self) -> int:
         """A free page; it has one owner now. Raises `ValueError` if none is free."""
         if not self._free:

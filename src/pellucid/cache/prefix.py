@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from pellucid.cache.pool import PagePool
+from pellucid.core.record import CachedPage
 
 Digest = Callable[[bytes, Sequence[int]], bytes]
 
@@ -29,12 +30,15 @@ Digest = Callable[[bytes, Sequence[int]], bytes]
 @dataclass(slots=True, eq=False)
 class _Block:
     """A cached page: its tokens, and the block before it, or the salt at a chain's beginning.
-    Never changed; not frozen, which would make it thrice as slow to build."""
+    What it holds is never changed; not frozen, which would make it thrice as slow to build. `hits`
+    counts who took it, `used` is when it was stored or taken last."""
 
     page: int
     digest: bytes
     tokens: tuple[int, ...]
     parent: _Block | bytes
+    used: int
+    hits: int = 0
 
 
 def keyed_digest(key: bytes) -> Digest:
@@ -56,6 +60,7 @@ class PrefixCache:
         self._digest = digest or keyed_digest(os.urandom(32))
         self._blocks: dict[bytes, _Block] = {}
         self._by_page: dict[int, _Block] = {}
+        self.now = 0  # whoever counts plans sets it
 
     def __len__(self) -> int:
         return len(self._by_page)
@@ -108,9 +113,33 @@ class PrefixCache:
         if block is not None:
             same = block.parent == parent and block.tokens == content
             return block.page if same else None
-        block = _Block(page, digest, content, parent)
+        block = _Block(page, digest, content, parent, self.now)
         self._blocks[digest] = self._by_page[page] = block
         return page
+
+    def taken(self, pages: Iterable[int]) -> None:
+        """Somebody who did not compute them owns `pages`, from now on; those not cached are passed
+        over."""
+        for page in pages:
+            block = self._by_page.get(page)
+            if block is not None:
+                block.hits += 1
+                block.used = self.now
+
+    def contents(self, with_tokens: bool) -> tuple[CachedPage, ...]:
+        """What is cached, in the order in which it came."""
+        return tuple(
+            [
+                CachedPage(
+                    block.page,
+                    block.parent.page if isinstance(block.parent, _Block) else None,
+                    block.hits,
+                    block.used,
+                    block.tokens if with_tokens else (),
+                )
+                for block in self._by_page.values()
+            ]
+        )
 
     def check(self, pool: PagePool) -> None:
         """Assert the invariants, `pool` being where the pages are."""

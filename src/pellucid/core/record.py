@@ -19,7 +19,8 @@ class PageChanges:
     one more sequence owns. cached: full pages that went into the prefix cache. released: pages that
     lost their last owner; those in the prefix cache stay there, the others are free. evicted: pages
     dropped from the prefix cache, free now. copied: (source, destination). preempted: sequence id
-    to the positions that it will have to compute again.
+    to the positions that it will have to compute again. ended: sequences that are over; what they
+    owned, they own no more.
     """
 
     taken: list[int] = field(default_factory=list)
@@ -29,6 +30,7 @@ class PageChanges:
     evicted: list[int] = field(default_factory=list)
     copied: list[tuple[int, int]] = field(default_factory=list)
     preempted: dict[int, int] = field(default_factory=dict)
+    ended: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,47 @@ class PageCounts:
     free: int
     cached: int
     owned: int
+
+
+class PageTable(NamedTuple):
+    """The pages of a sequence, in the order of its positions; the first `computed` of these are
+    known, `n_prompt` are its prompt's."""
+
+    sequence: int
+    pages: tuple[int, ...]
+    computed: int
+    n_prompt: int
+
+
+class CachedPage(NamedTuple):
+    """A page of the prefix cache, after the page `parent` or first of all (None): how often it was
+    taken, in which plan it was stored or taken last, and its tokens where they were asked for."""
+
+    page: int
+    parent: int | None
+    hits: int
+    used: int
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PageMap:
+    """Who owns the KV cache. idle: pages that the prefix cache keeps for nobody, first the one that
+    would be evicted next. copies: pages that a sequence owns besides its table, to copy from."""
+
+    plan: int
+    tables: tuple[PageTable, ...]
+    cached: tuple[CachedPage, ...]
+    idle: tuple[int, ...]
+    copies: tuple[tuple[int, int], ...]
+
+
+class Owned(NamedTuple):
+    """From its page number `first` on, a sequence owns `pages`, in the order of their positions."""
+
+    sequence: int
+    first: int
+    pages: tuple[int, ...]
 
 
 class SpanRecord(NamedTuple):
@@ -81,7 +124,8 @@ class StepRecord:
     """One step, as it was. Times are seconds of `time.monotonic`.
 
     number counts from 0. cost is the least that its spans take. tokens: sequence id to the tokens
-    chosen. pages, n_running and n_waiting are as it left them. waiting: some of who waits, and why
+    chosen. pages, n_running and n_waiting are as it left them. owned: who came to own what, after
+    those that ended or were preempted let go of all. waiting: some of who waits, and why
     (request id, reason); told only while somebody watches. rounds: the drafts that it checked.
 
     Whoever runs the steps one after another adds what it saw of this one (`Turn`); until then, and
@@ -98,6 +142,7 @@ class StepRecord:
     n_running: int
     n_waiting: int
     pages: PageCounts
+    owned: tuple[Owned, ...] = ()
     waiting: tuple[tuple[str, str], ...] = ()
     rounds: tuple[RoundRecord, ...] = ()
     turn: Turn | None = None
@@ -130,7 +175,8 @@ class RequestRecord:
 
     sequences: those of its answers, in order. steps: numbers of the first and the last that
     computed something of it, so far. guessed_tokens: those of its drafts; accepted_tokens: those
-    of them that were right.
+    of them that were right. tokenize_s, detokenize_s: seconds that its prompt took to become
+    tokens, and its tokens to become text.
     """
 
     id: str
@@ -149,6 +195,8 @@ class RequestRecord:
     steps: tuple[int, int] | None
     guessed_tokens: int = 0
     accepted_tokens: int = 0
+    tokenize_s: float = 0.0
+    detokenize_s: float = 0.0
 
 
 class LoadRecord(NamedTuple):

@@ -18,6 +18,7 @@ the text unless `include_stop_str_in_output`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,7 @@ class Answer:
         self._stop_ids = frozenset(params.stop_token_ids)
         self._end_ids = tuple(sorted(self._eos_ids | self._stop_ids))
         self.n_tokens = 0
+        self.detokenize_s = 0.0
         self.finish_reason: FinishReason | None = None
         self._stop_reason: int | str | None = None
 
@@ -98,7 +100,9 @@ class Answer:
         if token in self._end_ids:
             text = self._end_text(token)
         else:
+            began = time.perf_counter()
             text = self._detokenizer.push(token)
+            self.detokenize_s += time.perf_counter() - began
             if self._stops is not None and self.n_tokens > self._request.params.min_tokens:
                 text = self._stops.push(text)
                 if self._stops.matched is not None:

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.outputs import EmbeddingOutput, RequestOutput
 from pellucid.core.params import SamplingParams
-from pellucid.core.record import StepRecord
+from pellucid.core.record import PageMap, StepRecord
 from pellucid.core.spec import ModelSpec
 from pellucid.core.structured import StructuredOutputs
 from pellucid.engine.async_stream import Arrivals, AsyncStream
@@ -41,6 +41,8 @@ from pellucid.engine.runner import Runner
 from pellucid.engine.stats import EngineStats
 from pellucid.hub import DEFAULT_MODEL
 from pellucid.text import Tokenizer
+
+Value = TypeVar("Value")
 
 
 class AsyncLLM:
@@ -257,17 +259,11 @@ class AsyncLLM:
 
     async def waiting(self) -> list[tuple[str, str]]:
         """The requests that wait, and why: (request id, reason), an entry for each answer."""
-        found: list[tuple[str, str]] = []
-        ended = asyncio.Event()
+        return await self._between_steps(self._engine.waiting)
 
-        def receive(reasons: list[tuple[str, str]]) -> None:
-            found.extend(reasons)
-            ended.set()
-
-        line = self._line(receive)
-        self._runner.post(lambda: line.send(self._engine.waiting()))
-        await ended.wait()
-        return found
+    async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap]:
+        """Who owns which page, and the number of the next step."""
+        return await self._between_steps(functools.partial(self._engine.page_map, with_tokens))
 
     def subscribe(self, receive: Callable[[StepRecord], object]) -> Callable[[], None]:
         """Have `receive` called in the running event loop with the record of each step from now on;
@@ -331,6 +327,19 @@ class AsyncLLM:
             if not probe.finished:
                 self._runner.post(line.cut)
         probe.check()
+
+    async def _between_steps(self, function: Callable[[], Value]) -> Value:
+        """What `function` returns in the engine's thread."""
+        self._check_open()
+        found: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
+
+        def receive(value: Value) -> None:
+            if not found.done():
+                found.set_result(value)
+
+        line = self._line(receive)
+        self._runner.post(lambda: line.send(function()))
+        return await found
 
     def _line(self, receive: Any) -> Line:
         """A way from the engine's thread to a receiver in the running event loop."""

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypedDict, Unpack
 
 from pellucid.core.outputs import EmbeddingOutput, Increment, RequestOutput
 from pellucid.core.params import SamplingParams
+from pellucid.core.record import PageMap
 from pellucid.engine.async_llm import AsyncLLM
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.likelihoods import Entries
@@ -134,6 +135,9 @@ class EngineClient(Protocol):
 
     async def about(self) -> EngineAbout: ...
 
+    async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap]:
+        """Who owns which page of the KV cache, and the number of the next step."""
+
     async def check_health(self) -> None:
         """Raises `PellucidError` if no request can be answered any more."""
 
@@ -206,6 +210,9 @@ class LocalClient:
 
     async def records(self, cursor: Cursor) -> Records:
         return self._llm.records(cursor)
+
+    async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap]:
+        return await self._llm.page_map(with_tokens)
 
     async def about(self) -> EngineAbout:
         return self._llm.about()

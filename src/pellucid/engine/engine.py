@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.outputs import Increment
 from pellucid.core.plan import Plan
-from pellucid.core.record import PageChanges, Phases, StepRecord
+from pellucid.core.record import PageChanges, PageMap, Phases, StepRecord
 from pellucid.engine.caches import new_cache
 from pellucid.engine.choosing import Job, choose, first_rows, rule, take
 from pellucid.engine.generation import Generation, Sink
@@ -176,6 +176,11 @@ class Engine:
         with self._alone():
             return list(self._named(self.scheduler.waiting()))
 
+    def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap]:
+        """Who owns which page after the steps before the number that comes with it."""
+        with self._alone():
+            return self.ledger.steps, self.scheduler.page_map(with_tokens=with_tokens)
+
     def stats(self) -> EngineStats:
         """What there is now, and what was counted; for any thread."""
         scheduler, ledger = self.scheduler, self.ledger
@@ -305,6 +310,7 @@ class Engine:
         """No request can be trusted to go on: pages may be miscounted, and positions have moved
         without their tokens."""
         self.scheduler = Scheduler(self.scheduler.limits)
+        self.ledger.pages_anew()
         self.fail_all(PellucidError("interrupted in the middle of a step: ask again"))
         self._torn = False
 

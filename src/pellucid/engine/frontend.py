@@ -7,6 +7,7 @@ the model's tokenizer and sizes alone, no weights, and may be used by several th
 from __future__ import annotations
 
 import itertools
+import time
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -81,11 +82,14 @@ class Frontend:
         Raises `BadInput` for arguments that this kind of prompt would not read, and as
         `Inputs.prompt` and `conversation` do.
         """
+        began = time.perf_counter()
         if is_conversation(given):
             _refuse_unread(parse_special, "parse_special", "a prompt")
-            return self.conversation(given, layout)
-        _refuse_unread(layout != PLAIN, "tools and the template's arguments", "messages")
-        return self.inputs.prompt(given, parse_special)
+            found = self.conversation(given, layout)
+        else:
+            _refuse_unread(layout != PLAIN, "tools and the template's arguments", "messages")
+            found = self.inputs.prompt(given, parse_special)
+        return replace(found, seconds=time.perf_counter() - began)
 
     def next_id(self) -> str:
         """A number that no request has."""
@@ -126,6 +130,7 @@ class Frontend:
             _priority(priority),
             salt_of(cache_salt),
             grammar,
+            prompt.seconds,
         )
 
     def complete(self, request: Request) -> Request:

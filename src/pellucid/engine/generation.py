@@ -110,6 +110,8 @@ class Generation:
             steps=None if first is None else (first, max(first, self._last_step)),
             guessed_tokens=self._guessed,
             accepted_tokens=self._accepted,
+            tokenize_s=self.request.tokenize_s,
+            detokenize_s=sum([answer.detokenize_s for answer in self.answers]),
         )
 
     def _state(self) -> RequestState:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pellucid.core.errors import BadInput, PromptTooLong
@@ -16,10 +16,11 @@ _FORMS = 'a prompt is a string, {"prompt": ...}, {"prompt_token_ids": [...]} or 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt in tokens, with the text it came from."""
+    """A prompt in tokens, with the text it came from and the seconds that took."""
 
     token_ids: tuple[int, ...]
     text: str | None = None
+    seconds: float = field(default=0.0, compare=False)
 
 
 class Inputs:

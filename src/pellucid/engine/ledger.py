@@ -10,7 +10,15 @@ from collections import deque
 from collections.abc import Callable
 
 from pellucid.core.plan import Plan
-from pellucid.core.record import PageChanges, Phases, RoundRecord, SpanRecord, StepRecord, Turn
+from pellucid.core.record import (
+    Owned,
+    PageChanges,
+    Phases,
+    RoundRecord,
+    SpanRecord,
+    StepRecord,
+    Turn,
+)
 from pellucid.costs import StepCosts, WeightSize
 from pellucid.engine.register import Register
 from pellucid.engine.stats import STEP_SIZES
@@ -48,6 +56,7 @@ class Ledger:
         self._costs = StepCosts(model.spec, sizes, model.ops.kv_dtype, model.ops.kv_lanes)
         self._subscribers: list[Subscriber] = []
         self._watched_until = 0.0
+        self._tables: dict[int, tuple[int, ...]] = {}
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Call `subscriber` with each record from now on; the result ends that."""
@@ -92,6 +101,7 @@ class Ledger:
             scheduler.n_running,
             scheduler.n_waiting,
             scheduler.page_counts(),
+            self._owned(plan, changes),
             waiting,
             rounds,
         )
@@ -104,6 +114,27 @@ class Ledger:
         self.preemptions += len(changes.preempted)
         for subscriber in tuple(self._subscribers):
             self._tell(subscriber, record)
+
+    def pages_anew(self) -> None:
+        """Nobody owns any page."""
+        self._tables.clear()
+
+    def _owned(self, plan: Plan, changes: PageChanges) -> tuple[Owned, ...]:
+        """What the plan's sequences own that they did not own before."""
+        tables = self._tables
+        for sequence in (*changes.ended, *changes.preempted):
+            tables.pop(sequence, None)
+        if not changes.taken and not changes.shared:
+            return ()
+        found = []
+        for span in plan.spans:
+            before, pages = tables.get(span.sequence, ()), span.pages
+            if pages is not before:
+                tables[span.sequence] = pages
+                first = _common(before, pages)
+                if first < len(pages):
+                    found.append(Owned(span.sequence, first, pages[first:]))
+        return tuple(found)
 
     def turned(self, turn: Turn) -> None:
         """What the runner saw of the step that was entered last."""
@@ -119,3 +150,11 @@ class Ledger:
     def _drop(self, subscriber: Subscriber) -> None:
         with contextlib.suppress(ValueError):  # it may have been dropped already
             self._subscribers.remove(subscriber)
+
+
+def _common(a: tuple[int, ...], b: tuple[int, ...]) -> int:
+    """How many of the first are the same; mostly all of the shorter."""
+    shorter = min(len(a), len(b))
+    if a[:shorter] == b[:shorter]:
+        return shorter
+    return next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)

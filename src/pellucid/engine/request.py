@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pellucid.core.params import SamplingParams
@@ -19,7 +19,8 @@ class Request:
     `max_tokens` is what each answer may have: `params.max_tokens`, or less where the context
     ends before. `priority`: lower runs first. `salt`: requests of different salts share no cached
     prefixes. `prompt` is the text it came from, if it came from one. `grammar` is what
-    `params.structured_outputs` was compiled to.
+    `params.structured_outputs` was compiled to. `tokenize_s`: seconds that it took to make its
+    prompt tokens.
     """
 
     id: str
@@ -31,3 +32,4 @@ class Request:
     priority: int = 0
     salt: bytes = b""
     grammar: Grammar | None = None
+    tokenize_s: float = field(default=0.0, compare=False)

@@ -15,10 +15,11 @@ Invariants:
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pellucid.cache import Digest, PagePool, PrefixCache
-from pellucid.core.record import PageChanges, PageCounts
+from pellucid.core.record import PageChanges, PageCounts, PageMap, PageTable
 from pellucid.costs import pages_for
 from pellucid.scheduling.limits import Limits
 from pellucid.scheduling.sequence import Sequence, State
@@ -44,6 +45,7 @@ class Memory:
         self.page_size = limits.page_size
         self.pool = PagePool(limits.n_pages)
         self.changes = PageChanges()
+        self._plan = 0
         self._keeps = limits.kv_cache
         caching = limits.kv_cache and limits.prefix_caching
         self.prefix = PrefixCache(limits.page_size, digest) if caching else None
@@ -56,6 +58,23 @@ class Memory:
     def counts(self) -> PageCounts:
         pool = self.pool
         return PageCounts(pool.n_free, pool.n_idle, pool.n_pages - pool.n_available)
+
+    def tick(self) -> None:
+        """Another plan begins."""
+        self._plan += 1
+        if self.prefix is not None:
+            self.prefix.now = self._plan
+
+    def page_map(self, sequences: Iterable[Sequence], with_tokens: bool) -> PageMap:
+        """The state of all pages, `sequences` being all that have some."""
+        running = list(sequences)
+        return PageMap(
+            self._plan,
+            tuple([PageTable(x.id, x.pages, x.computed, x.n_prompt) for x in running]),
+            () if self.prefix is None else self.prefix.contents(with_tokens),
+            self.pool.idle(),
+            tuple([(x.id, x.copy[0]) for x in running if x.copy is not None]),
+        )
 
     def known_pages(self, sequence: Sequence) -> list[int]:
         """Cached pages of the sequence's longest known prefix."""
@@ -98,6 +117,8 @@ class Memory:
         for page in shared:  # before any page is taken, which could evict them
             self.pool.share(page)
         self.changes.shared.extend(shared)
+        if self.prefix is not None:
+            self.prefix.taken(shared)
         sequence.pages = reuse.pages
         self.grow(sequence)
         sequence.computed = reuse.computed

@@ -40,7 +40,7 @@ from types import MappingProxyType
 from pellucid.cache import Digest
 from pellucid.core.errors import BadInput, PromptTooLong
 from pellucid.core.plan import Plan, Span
-from pellucid.core.record import PageChanges, PageCounts
+from pellucid.core.record import PageChanges, PageCounts, PageMap
 from pellucid.costs import pages_for
 from pellucid.scheduling.admission import Admission
 from pellucid.scheduling.limits import Limits
@@ -100,6 +100,10 @@ class Scheduler:
     def page_counts(self) -> PageCounts:
         return self._memory.counts()
 
+    def page_map(self, *, with_tokens: bool = False) -> PageMap:
+        """Who owns which page, and what the prefix cache holds."""
+        return self._memory.page_map(self._running.all.values(), with_tokens)
+
     def waiting(self, most: int | None = None) -> list[tuple[int, str]]:
         """Who waits, and why: (sequence id, reason), of `most` at the most. In the order of the
         queue; last those that wait for what another computes."""
@@ -148,6 +152,7 @@ class Scheduler:
         `lookahead`: for how many positions after their last token sequences in decode want room.
         """
         running = self._running
+        self._memory.tick()
         self._admission.begin_plan()
         self._give_back()
         self._grow()
@@ -198,6 +203,7 @@ class Scheduler:
             running.remove(sequence)
             running.n_ended += 1
             self._memory.release(sequence)
+            self._memory.changes.ended.append(sequence.id)
         else:  # it waits, or another scheduler had it
             admission.drop(sequence)
         sequence.state = State.FINISHED

@@ -19,6 +19,7 @@ from pellucid.server.guard import Guard, Watcher
 from pellucid.server.guide import routes as guide
 from pellucid.server.live import routes as live
 from pellucid.server.live.hub import Hub
+from pellucid.server.live.journeys import Journeys
 from pellucid.server.metrics import Metrics
 from pellucid.server.middleware import BodyLimit, Keys, RequestIds
 from pellucid.server.observed import Observed, PromptLog
@@ -63,6 +64,8 @@ _ROUTES: Final[tuple[tuple[str, str, Endpoint], ...]] = (
     ("GET", "/live/about", live.about),
     ("GET", "/live/records", live.records),
     ("GET", "/live/feed", live.feed),
+    ("GET", "/live/pages", live.pages),
+    ("GET", "/live/prefix", live.prefix),
     ("GET", "/", index),
     ("GET", "/web/{path:path}", asset),
     ("GET", "/guide", guide.page),
@@ -81,7 +84,8 @@ def create_app(
     """
     settings = settings or Settings()
     metrics = Metrics(settings.model_name, client.model.max_model_len)
-    watchers: list[Watcher] = [metrics]
+    journeys = Journeys()
+    watchers: list[Watcher] = [metrics, journeys]
     if settings.log_prompts:
         watchers.append(PromptLog(client.tokenizer))
     if traces is not None:
@@ -110,11 +114,11 @@ def create_app(
             Exception: _say_fault,
         },
     )
-    app.state.service = Service(guard, settings)
+    app.state.service = Service(guard, settings, journeys)
     app.state.guide = guide.Guide(app.state.service)
     app.state.guard = guard
     app.state.metrics = metrics
-    app.state.hub = hub = Hub(guard)
+    app.state.hub = hub = Hub(guard, journeys)
     guard.at_closing.append(hub.close)
     app.state.tokenizers = Tokenizers(settings.model_name, client.tokenizer)
     for method, path, endpoint in _ROUTES:

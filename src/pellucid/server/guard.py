@@ -24,6 +24,7 @@ from typing import Any, Protocol, TypeVar, Unpack
 from pellucid.core.errors import Overloaded, PellucidError, TimedOut, Unavailable
 from pellucid.core.outputs import EmbeddingOutput, Increment, RequestMetrics, RequestOutput
 from pellucid.core.params import SamplingParams
+from pellucid.core.record import PageMap
 from pellucid.engine.client import (
     AnswerStream,
     EngineClient,
@@ -141,6 +142,9 @@ class Guard:
 
     async def records(self, cursor: Cursor) -> Records:
         return await self._client.records(cursor)
+
+    async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap]:
+        return await self._client.page_map(with_tokens)
 
     async def about(self) -> EngineAbout:
         return await self._client.about()

@@ -14,6 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pellucid.server.errors import ApiError
+from pellucid.server.live.journeys import Journey
 
 OPEN_PATHS: Final = frozenset({"/health", "/"})
 OPEN_PREFIX: Final = "/web/"
@@ -27,7 +28,8 @@ _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class RequestIds:
-    """Gives each request an id, its own `X-Request-Id` if it is one, and says it in the answer."""
+    """Gives each request an id, its own `X-Request-Id` if it is one, and says it in the answer.
+    Tells its journey from here on."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -38,12 +40,15 @@ class RequestIds:
             return
         given = Headers(scope=scope).get("x-request-id", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(12)
-        scope.setdefault("state", {})["request_id"] = request_id
+        journey = Journey()
+        scope.setdefault("state", {}).update(request_id=request_id, journey=journey)
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).setdefault("X-Request-Id", request_id)
             await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                journey.has_sent()
 
         await self._app(scope, receive, send_with_id)
 

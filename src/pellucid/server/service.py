@@ -23,6 +23,7 @@ from pellucid.core.params import SamplingParams
 from pellucid.engine.client import AnswerStream, EngineClient
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.server.errors import ApiError
+from pellucid.server.live.journeys import Journey, Journeys
 from pellucid.server.params import as_api_error
 from pellucid.server.settings import Settings
 from pellucid.server.tools.formats import ToolFormat, format_of
@@ -35,12 +36,14 @@ class Caller:
     """Who asks: the request's id, and a digest of the key that it came with.
 
     `chance`, of at most 64 bytes, is what decides whatever would else be drawn at random for the
-    request: the seeds that it does not give, and the ids of tool calls. Empty: drawn.
+    request: the seeds that it does not give, and the ids of tool calls. Empty: drawn. `journey` is
+    the request's way through the server, if it came by HTTP.
     """
 
     id: str
     tenant: bytes = b""
     chance: bytes = b""
+    journey: Journey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Call:
     """One request, as the engine is to know it.
 
     `id` is the client's or ours; `salt` keeps its cached prefixes from those of other keys and
-    other salts; `chance` is its caller's.
+    other salts; `chance` and `journey` are its caller's.
     """
 
     id: str
@@ -58,6 +61,7 @@ class Call:
     priority: int = 0
     user: str | None = None
     chance: bytes = b""
+    journey: Journey | None = None
 
     def seeded(self, params: SamplingParams, number: int = 0) -> SamplingParams:
         """`params` for prompt `number` of the request, with a seed where nothing is drawn."""
@@ -77,13 +81,16 @@ class Call:
 class Service:
     """An engine under the settings of one application."""
 
-    def __init__(self, client: EngineClient, settings: Settings) -> None:
+    def __init__(
+        self, client: EngineClient, settings: Settings, journeys: Journeys | None = None
+    ) -> None:
         self.client = client
         self.settings = settings
         self.limits = settings.limits
         self.model = client.model
         self.tokenizer = client.tokenizer
         self.started = int(time.time())
+        self.journeys = Journeys() if journeys is None else journeys
         self._numbers = itertools.count()
 
     @property
@@ -93,7 +100,8 @@ class Service:
     def call(self, request: Request, asked: Any) -> Call:
         """As `call_of`, for a request that came by HTTP."""
         tenant: bytes = getattr(request.state, "tenant", b"")
-        return self.call_of(Caller(request.state.request_id, tenant), asked)
+        state = request.state
+        return self.call_of(Caller(state.request_id, tenant, journey=state.journey), asked)
 
     def call_of(self, caller: Caller, asked: Any) -> Call:
         """The request's own facts. Raises `ApiError` 404 for a model that is not served here."""
@@ -106,6 +114,7 @@ class Service:
             priority=getattr(asked, "priority", None) or 0,
             user=_user(asked),
             chance=caller.chance,
+            journey=caller.journey,
         )
         if call.user is not None:
             logger.info("request %s is for user %r", call.id, call.user)
@@ -142,12 +151,15 @@ class Service:
         `param` is the field that the prompt came from, `names` what the request calls fields that
         `SamplingParams` calls otherwise. Raises `ApiError`.
         """
+        request_id = f"{call.id}.{next(self._numbers)}"
+        if call.journey is not None:
+            self.journeys.begin(request_id, call.journey)
         try:
             return await self.client.stream(
                 prompt,
                 call.seeded(params),
                 layout,
-                request_id=f"{call.id}.{next(self._numbers)}",
+                request_id=request_id,
                 parse_special=parse_special,
                 priority=call.priority,
                 cache_salt=call.salt,

@@ -231,6 +231,9 @@ class FakeClient:
         """There is no engine that records anything."""
         raise Unavailable("there is no engine")
 
+    async def page_map(self, with_tokens: bool = False) -> Any:
+        raise Unavailable("there is no engine")
+
     async def about(self) -> EngineAbout:
         raise Unavailable("there is no engine")
 

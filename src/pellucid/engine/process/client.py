@@ -15,6 +15,7 @@ from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.logs import LogForm
 from pellucid.core.outputs import EmbeddingOutput
 from pellucid.core.params import SamplingParams
+from pellucid.core.record import PageMap
 from pellucid.engine.async_stream import Arrivals, AsyncStream, Letter
 from pellucid.engine.client import Messages, ModelInfo, Options, Prompt, is_short
 from pellucid.engine.conversation import PLAIN, Layout
@@ -146,6 +147,10 @@ class ProcessClient:
 
     async def records(self, cursor: Cursor) -> Records:
         return await self._supervisor.present().records(cursor)
+
+    async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap]:
+        found: tuple[int, PageMap] = await self._call("page_map", with_tokens=with_tokens)
+        return found
 
     async def about(self) -> EngineAbout:
         return await self._supervisor.present().about()

@@ -33,7 +33,7 @@ logger = logging.getLogger("pellucid.engine")
 ENGINE_FAILED: Final = 4  # the exit code of a child whose engine cannot go on
 
 # What `call` may ask of the AsyncLLM.
-CALLS: Final = frozenset({"check_grammar", "embed", "prompt_logprobs"})
+CALLS: Final = frozenset({"check_grammar", "embed", "page_map", "prompt_logprobs"})
 
 
 @dataclass(frozen=True, slots=True)

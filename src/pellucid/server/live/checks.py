@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pellucid.core.record import StepRecord
+from pellucid.core.record import PageMap, RequestRecord, StepRecord
 from pellucid.scheduling import Limits
 
 # Seconds by which clocks that are read one after the other may differ.
@@ -12,6 +12,33 @@ _CLOCK: Final = 2e-5
 # Of a step, what may pass between its phases (locks, the record itself).
 _BETWEEN_S: Final = 1e-3
 _BETWEEN_SHARE: Final = 0.05
+_MOST: Final = 8  # that one record says
+
+
+def check_page_map(found: PageMap, limits: Limits) -> list[str]:
+    """What does not add up in a map of pages, in words."""
+    owned = {page for table in found.tables for page in table.pages}
+    owned.update(page for _, page in found.copies)
+    words = [
+        f"page {page} is kept for nobody and owned at once"
+        for page in owned.intersection(found.idle)
+    ]
+    beyond = [page for page in (*owned, *found.idle) if not 0 <= page < limits.n_pages]
+    words += [f"page {page} is none of the pool's {limits.n_pages}" for page in beyond]
+    lost = set(found.idle).difference(page.page for page in found.cached)
+    words += [f"page {page} is kept and is not in the prefix cache" for page in lost]
+    return words[:_MOST]
+
+
+def check_request(record: RequestRecord, chosen: int, told: int | None) -> list[str]:
+    """What does not add up in a request that is over: `chosen` tokens were in its steps, and the
+    response said that there are `told`; None if it said nothing."""
+    counted, found = record.output_tokens, []
+    if chosen != counted:
+        found.append(f"the steps chose {chosen} tokens and the engine counts {counted}")
+    if told is not None and told != counted:
+        found.append(f"the response says {told} tokens and the engine counts {counted}")
+    return found
 
 
 def check_step(record: StepRecord, limits: Limits) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
 from pellucid.core.record import RequestRecord, SpanRecord, StepRecord
 from pellucid.scheduling import Limits
 from pellucid.server.live.checks import check_step
+from pellucid.server.live.journeys import Journey
 
 
 class Names(Protocol):
@@ -49,21 +51,23 @@ def step_json(record: StepRecord, names: Names, limits: Limits) -> dict[str, Any
     }
 
 
-def request_json(record: RequestRecord) -> dict[str, Any]:
-    """A request, as the engine knows it."""
+def request_json(
+    record: RequestRecord, journey: Journey | None, checks: Sequence[str]
+) -> dict[str, Any]:
+    """A request, as the engine and the server know it."""
     return {
         "id": record.id,
         "state": record.state,
         "sequences": record.sequences,
-        "received": None,
+        "received": None if journey is None else journey.received,
         "queued": record.queued,
         "started": record.started,
         "first_token": record.first_token,
         "last_token": record.last_token,
         "finished": record.finished,
-        "sent": None,
-        "tokenize_ms": None,
-        "detokenize_ms": None,
+        "sent": None if journey is None else journey.sent,
+        "tokenize_ms": _ms(record.tokenize_s),
+        "detokenize_ms": _ms(record.detokenize_s),
         "prompt_tokens": record.prompt_tokens,
         "cached_tokens": record.cached_tokens,
         "output_tokens": record.output_tokens,
@@ -71,6 +75,7 @@ def request_json(record: RequestRecord) -> dict[str, Any]:
         "finish_reason": record.finish_reason,
         "steps": record.steps,
         "speculation": _guesses(record),
+        "checks": checks,
     }
 
 
@@ -141,6 +146,8 @@ def _pages(record: StepRecord) -> dict[str, Any]:
         "cached_now": changes.cached,
         "copied": changes.copied,
         "preempted": changes.preempted,
+        "ended": changes.ended,
+        "owners": record.owned,
     }
 
 

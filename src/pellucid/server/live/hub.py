@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from pellucid.core.errors import PellucidError
+from pellucid.core.record import PageMap
 from pellucid.engine.client import EngineClient
 from pellucid.engine.records import BEGINNING, EngineAbout
+from pellucid.server.live.journeys import Journeys
 from pellucid.server.live.window import Parts, Window
 
 logger = logging.getLogger("pellucid.server")
@@ -74,8 +76,9 @@ class Viewer:
 class Hub:
     """Looks at the engine while somebody watches, and hands on what it sees."""
 
-    def __init__(self, client: EngineClient) -> None:
+    def __init__(self, client: EngineClient, journeys: Journeys) -> None:
         self._client = client
+        self._journeys = journeys
         self._window: Window | None = None
         self._about: EngineAbout | None = None
         self._cursor = BEGINNING
@@ -97,6 +100,12 @@ class Hub:
         """The window of now, as one message."""
         _, window = await self._look()
         return window.all().message(window.dropped, window.engine)
+
+    async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap, Window]:
+        """Who owns which page, the number of the next step, and who the owners are."""
+        step, found = await self._client.page_map(with_tokens)
+        _, window = await self._look()
+        return step, found, window
 
     def close(self) -> None:
         """End what viewers are sent: the server is shutting down."""
@@ -154,5 +163,5 @@ class Hub:
     async def _new_window(self) -> Window:
         """For an engine that was not seen before."""
         about = await self._client.about()
-        self._window = Window(about.limits, about.epoch)
+        self._window = Window(about.limits, about.epoch, self._journeys)
         return self._window

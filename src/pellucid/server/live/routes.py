@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,6 +14,7 @@ from pellucid.server.errors import ApiError
 from pellucid.server.events import EventStream, dumps, event
 from pellucid.server.live.about import about_json
 from pellucid.server.live.hub import Hub
+from pellucid.server.live.pages import pages_json, prefix_json
 from pellucid.server.routes.streaming import event_stream
 from pellucid.server.service import Service
 
@@ -20,37 +23,61 @@ _NO_STORE = {"Cache-Control": "no-store"}
 
 async def about(request: Request) -> Response:
     """What the engine is: docs/records.md says what each field means."""
-    service: Service = request.app.state.service
-    hub: Hub = request.app.state.hub
-    try:
+    settings = _service(request).settings
+    async with _hub(request) as hub:
         found = await hub.about()
-    except PellucidError as error:
-        raise await service.refusal(error) from error
-    settings = service.settings
     return _json(dumps(about_json(found, settings.model_name, settings.show_prompts)))
 
 
 async def records(request: Request) -> Response:
     """The last records, once."""
-    service: Service = request.app.state.service
-    hub: Hub = request.app.state.hub
-    try:
+    async with _hub(request) as hub:
         return _json(await hub.snapshot())
-    except PellucidError as error:
-        raise await service.refusal(error) from error
+
+
+async def pages(request: Request) -> Response:
+    """Who owns which page of the KV cache; the steps of the feed say how that goes on."""
+    async with _hub(request) as hub:
+        step, found, window = await hub.page_map()
+    body = pages_json(step, found, window, window.limits)
+    return _json(dumps({"engine": str(window.engine), **body}))
+
+
+async def prefix(request: Request) -> Response:
+    """The tree of what the prefix cache holds; texts only where prompts may be shown."""
+    service = _service(request)
+    shown = service.settings.show_prompts
+    async with _hub(request) as hub:
+        step, found, window = await hub.page_map(shown)
+    decode = partial(service.tokenizer.decode, skip_special_tokens=False) if shown else None
+    body = prefix_json(step, found, window.limits, decode)
+    return _json(dumps({"engine": str(window.engine), **body}))
 
 
 async def feed(request: Request) -> EventStream:
     """The records as they come: an event of the last ones, then one for what is new, at most 30
     times a second."""
-    service: Service = request.app.state.service
-    return event_stream(service, _events(request.app.state.hub), {}, _failed)
+    return event_stream(_service(request), _events(request.app.state.hub), {}, _failed)
 
 
 async def _events(hub: Hub) -> AsyncGenerator[bytes, None]:
     async with hub.viewer() as viewer:
         async for message in viewer:
             yield b"event: records\ndata: " + message + b"\n\n"
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+@contextlib.asynccontextmanager
+async def _hub(request: Request) -> AsyncIterator[Hub]:
+    """The hub; what it raises becomes what a client is told."""
+    try:
+        yield request.app.state.hub
+    except PellucidError as error:
+        raise await _service(request).refusal(error) from error
 
 
 def _failed(error: ApiError) -> bytes:

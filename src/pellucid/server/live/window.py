@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from dataclasses import asdict
 from typing import Final
 
-from pellucid.core.record import RequestRecord
+from pellucid.core.record import RequestRecord, StepRecord
 from pellucid.engine.records import Records
 from pellucid.scheduling import Limits
 from pellucid.server.events import dumps
+from pellucid.server.live.checks import check_request
 from pellucid.server.live.forms import request_json, step_json
+from pellucid.server.live.journeys import Journeys
 
 STEPS: Final = 512
 REQUESTS: Final = 1024
@@ -53,15 +55,22 @@ class Parts:
 class Window:
     """The last steps and requests of one engine. The requests are kept as they were told last."""
 
-    def __init__(self, limits: Limits, engine: int) -> None:
+    def __init__(self, limits: Limits, engine: int, journeys: Journeys) -> None:
         self.engine = engine
         self.dropped = 0
-        self._limits = limits
+        self.limits = limits
+        self._journeys = journeys
         self._steps: deque[bytes] = deque(maxlen=STEPS)
         self._requests: OrderedDict[str, RequestRecord] = OrderedDict()
         self._forms: dict[str, bytes] = {}
         self._of_sequence: dict[int, RequestRecord] = {}
         self._stats = b"null"
+        # Tokens are counted of requests whose steps were all seen, once their last has come.
+        self._first: int | None = None
+        self._last = -1
+        self._chosen: Counter[int] = Counter()
+        self._unchecked: set[str] = set()
+        self._checks: dict[str, list[str]] = {}
 
     def of(self, sequence: int) -> RequestRecord | None:
         """The request that a sequence is an answer of."""
@@ -69,8 +78,14 @@ class Window:
 
     def take(self, records: Records, *, watching: bool) -> Parts:
         """Adds what was read; returns it. What nobody was there to see was not dropped."""
-        requests = [form for record in records.requests if (form := self._request(record))]
-        steps = [dumps(step_json(record, self, self._limits)) for record in records.steps]
+        if records.dropped:  # of what was missed no token can be counted
+            self._first = None
+            self._chosen.clear()
+        changed = [record for record in records.requests if self._is_new(record)]
+        changed += self._sent(changed)
+        requests = [self._form(record) for record in changed]
+        steps = [self._step(record) for record in records.steps]
+        requests += self._checked()
         self._steps.extend(steps)
         self._stats = dumps(asdict(records.stats))
         self.dropped += records.dropped if watching else 0
@@ -84,21 +99,66 @@ class Window:
         """`parts` for a viewer that missed some: with every request as it is."""
         return Parts(parts.steps, list(self._forms.values()), parts.stats)
 
-    def _request(self, record: RequestRecord) -> bytes | None:
-        """Its JSON; None if nothing is new."""
+    def _step(self, record: StepRecord) -> bytes:
+        if self._first is None:
+            self._first = record.number
+        self._last = record.number
+        for sequence in record.tokens:
+            if sequence in self._of_sequence:
+                self._chosen[sequence] += 1
+        return dumps(step_json(record, self, self.limits))
+
+    def _checked(self) -> list[bytes]:
+        """Requests whose tokens could be counted now, where the sums do not hold."""
+        found = []
+        for name in list(self._unchecked):
+            record = self._requests.get(name)
+            if record is None or record.steps is None or self._first is None:
+                self._unchecked.discard(name)
+            elif record.steps[1] <= self._last:
+                self._unchecked.discard(name)
+                journey = self._journeys.of(name)
+                chosen = sum(self._chosen[sequence] for sequence in record.sequences)
+                told = None if journey is None else journey.told_tokens
+                checks = check_request(record, chosen, told)
+                if checks and record.steps[0] >= self._first:
+                    self._checks[name] = checks
+                    found.append(self._form(record))
+        return found
+
+    def _is_new(self, record: RequestRecord) -> bool:
+        """Remembers it; False if nothing of it changed."""
         if self._requests.get(record.id) == record:
-            return None
+            return False
         self._requests[record.id] = record
         self._requests.move_to_end(record.id)
+        if record.state == "finished":
+            self._unchecked.add(record.id)
         for sequence in record.sequences:
             self._of_sequence[sequence] = record
         while len(self._requests) > REQUESTS:
             self._forget()
-        form = self._forms[record.id] = dumps(request_json(record))
+        return True
+
+    def _sent(self, others: list[RequestRecord]) -> list[RequestRecord]:
+        """Those whose last byte has left since the last look, `others` aside."""
+        told = {record.id for record in others}
+        sent = [name for name in self._journeys.take_sent() if name not in told]
+        found = [record for name in sent if (record := self._requests.get(name)) is not None]
+        # What the response says of its tokens is known now.
+        self._unchecked.update(record.id for record in found if record.state == "finished")
+        return found
+
+    def _form(self, record: RequestRecord) -> bytes:
+        checks = self._checks.get(record.id, ())
+        form = dumps(request_json(record, self._journeys.of(record.id), checks))
+        self._forms[record.id] = form
         return form
 
     def _forget(self) -> None:
         name, oldest = self._requests.popitem(last=False)
         self._forms.pop(name, None)
+        self._checks.pop(name, None)
         for sequence in oldest.sequences:
             self._of_sequence.pop(sequence, None)
+            self._chosen.pop(sequence, None)

@@ -8,8 +8,11 @@ from dataclasses import replace
 
 from pellucid.core.cost import Cost
 from pellucid.core.record import (
+    CachedPage,
     PageChanges,
     PageCounts,
+    PageMap,
+    PageTable,
     Phases,
     RequestRecord,
     SpanRecord,
@@ -19,8 +22,9 @@ from pellucid.core.record import (
 from pellucid.engine.records import Cursor, Records
 from pellucid.engine.stats import EngineStats
 from pellucid.scheduling import Limits
-from pellucid.server.live.checks import check_step
+from pellucid.server.live.checks import check_page_map, check_step
 from pellucid.server.live.hub import Viewer
+from pellucid.server.live.journeys import Journey, Journeys
 from pellucid.server.live.window import REQUESTS, STEPS, Window
 
 LIMITS = Limits(64, 4, 64, n_pages=10, page_size=16)
@@ -68,12 +72,46 @@ def test_a_sum_that_does_not_hold_is_shown() -> None:
     assert rest == "20.000 ms of 29.000 ms are in no phase"
     [pages] = check_step(step(pages=PageCounts(6, 3, 2)), LIMITS)
     assert pages == "6 free, 3 cached and 2 owned pages are 11 of the pool's 10"
-    told = Window(LIMITS, 5).take(records(step(pages=PageCounts(6, 3, 2))), watching=True)
+    window = Window(LIMITS, 5, Journeys())
+    told = window.take(records(step(pages=PageCounts(6, 3, 2))), watching=True)
     assert json.loads(told.steps[0])["checks"] == [pages]
 
 
+def test_tokens_that_do_not_add_up_are_shown() -> None:
+    journeys = Journeys()
+    journey = Journey()
+    journeys.begin("a", journey)
+    journey.told_tokens = 3
+    window = Window(LIMITS, 5, journeys)
+    window.take(records(step(0), requests=[request()]), watching=True)
+    ended = replace(
+        request(), state="finished", finished=2.0, output_tokens=2, steps=(0, 1), prompt_tokens=5
+    )
+    told = window.take(records(requests=[ended]), watching=True)
+    assert json.loads(told.requests[0])["checks"] == []  # its last step is on its way
+    told = window.take(records(step(1, tokens={8: 1})), watching=True)
+    assert json.loads(told.requests[0])["checks"] == [
+        "the steps chose 1 tokens and the engine counts 2",
+        "the response says 3 tokens and the engine counts 2",
+    ]
+    assert window.take(records(step(2)), watching=True).requests == []
+
+
+def test_a_map_of_pages_that_does_not_add_up_says_so() -> None:
+    table = PageTable(7, (1, 2), 20, 20)
+    cached = CachedPage(3, None, 0, 0, ())
+    assert check_page_map(PageMap(0, (table,), (cached,), (3,), ()), LIMITS) == []
+    both = check_page_map(PageMap(0, (table,), (cached,), (3, 2), ()), LIMITS)
+    assert both == [
+        "page 2 is kept for nobody and owned at once",
+        "page 2 is kept and is not in the prefix cache",
+    ]
+    [beyond] = check_page_map(PageMap(0, (), (), (), ((7, 10),)), LIMITS)
+    assert beyond == "page 10 is none of the pool's 10"
+
+
 def test_a_slow_viewer_loses_the_oldest_and_knows_how_many() -> None:
-    window = Window(LIMITS, 5)
+    window = Window(LIMITS, 5, Journeys())
     viewer = Viewer(window)
     for number in range(200):
         parts = window.take(records(step(number), requests=[request(f"r{number}")]), watching=True)
@@ -93,7 +131,7 @@ def test_a_slow_viewer_loses_the_oldest_and_knows_how_many() -> None:
 
 
 def test_a_window_is_bounded() -> None:
-    window = Window(LIMITS, 5)
+    window = Window(LIMITS, 5, Journeys())
     for number in range(2 * REQUESTS):
         told = records(step(number), requests=[request(f"r{number}", number)])
         window.take(told, watching=False)

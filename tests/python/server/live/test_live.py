@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from pellucid.engine.process.client import ProcessClient
 from pellucid.server.live.hub import Hub
 from tests.python.engine.conftest import DEFAULTS
 from tests.python.server.running import Running
+
+TIMES = "received", "queued", "started", "first_token", "last_token", "finished", "sent"
 
 
 def ask(server: Running, name: str) -> dict[str, Any]:
@@ -70,8 +73,6 @@ def test_steps_and_requests_are_what_ran(live: Running) -> None:
     usage = ask(live, "mine")
     found, request = settled(live, "mine")
     assert request["state"] == "finished" and request["finish_reason"] == "length"
-    times = ["queued", "started", "first_token", "last_token", "finished"]
-    assert [request[name] for name in times] == sorted(request[name] for name in times)
     assert request["prompt_tokens"] == usage["prompt_tokens"]
     assert request["output_tokens"] == usage["completion_tokens"]
     first, last = request["steps"]
@@ -134,6 +135,38 @@ def test_the_engine_says_what_it_is(live: Running) -> None:
     assert about["shows_prompts"] is False
 
 
+def test_a_request_is_told_from_the_socket_to_the_last_byte(live: Running) -> None:
+    before = time.monotonic()
+    ask(live, "journey")
+    after = time.monotonic()
+    _, request = settled(live, "journey")
+    while request["sent"] is None:  # the last byte leaves after the last token
+        _, request = settled(live, "journey")
+    times = [before, *(request[name] for name in TIMES), after]
+    assert times == sorted(times)
+    assert request["tokenize_ms"] > 0 and request["detokenize_ms"] > 0
+
+
+def test_the_map_of_pages_is_what_the_steps_made(live: Running) -> None:
+    ask(live, "pages")
+    found, request = settled(live, "pages")
+    tree = live.http.get("/live/prefix").json()
+    pages = live.http.get("/live/pages").json()
+    assert pages["engine"] == tree["engine"] == found["engine"]
+    assert pages["step"] == found["steps"][-1]["id"] + 1
+    assert pages["sequences"] == [] and pages["checks"] == []
+    cached: set[int] = set()
+    for step in found["steps"]:
+        cached |= set(step["pages"]["cached_now"])
+        cached -= set(step["pages"]["evicted"])
+    assert cached <= set(pages["cached"]) == set(pages["idle"])
+    nodes = {node["page"]: node for node in tree["nodes"]}
+    assert nodes.keys() == set(pages["cached"])
+    assert tree["next_victim"] == pages["idle"][0]
+    assert all(node["text"] is None for node in nodes.values())
+    assert request["cached_tokens"] <= 16 * sum(node["hits"] for node in nodes.values())
+
+
 def test_nobody_looks_once_everybody_has_left(live: Running) -> None:
     hub: Hub = live.app.state.hub
     messages = feed(live)
@@ -145,7 +178,7 @@ def test_nobody_looks_once_everybody_has_left(live: Running) -> None:
 
 def test_a_key_guards_them(serve: Callable[..., Running], make_fake: Callable[..., Any]) -> None:
     server = serve(make_fake(), api_keys=("secret",))
-    for path in "about", "records", "feed":
+    for path in "about", "records", "feed", "pages", "prefix":
         assert server.http.get(f"/live/{path}").status_code == 401
 
 
@@ -160,7 +193,7 @@ def test_without_an_engine_they_say_so(
     serve: Callable[..., Running], make_fake: Callable[..., Any]
 ) -> None:
     server = serve(make_fake())
-    for path in "about", "records":
+    for path in "about", "records", "pages", "prefix":
         answer = server.http.get(f"/live/{path}")
         assert answer.status_code == 503
         assert answer.json()["error"]["code"] == "engine_unavailable"
