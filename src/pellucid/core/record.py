@@ -3,6 +3,7 @@ and the weights that were loaded."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -127,6 +128,7 @@ class StepRecord:
     chosen. pages, n_running and n_waiting are as it left them. owned: who came to own what, after
     those that ended or were preempted let go of all. waiting: some of who waits, and why
     (request id, reason); told only while somebody watches. rounds: the drafts that it checked.
+    stamps: seconds of each part of the forward pass, told only while somebody asks for them.
 
     Whoever runs the steps one after another adds what it saw of this one (`Turn`); until then, and
     where nobody does, `turn` is None.
@@ -145,6 +147,7 @@ class StepRecord:
     owned: tuple[Owned, ...] = ()
     waiting: tuple[tuple[str, str], ...] = ()
     rounds: tuple[RoundRecord, ...] = ()
+    stamps: array[float] | None = None
     turn: Turn | None = None
 
     @property

@@ -276,12 +276,13 @@ class AsyncLLM:
         """What runs, what waits, and what was done so far."""
         return self._engine.stats()
 
-    def records(self, cursor: Cursor = BEGINNING) -> Records:
+    def records(self, cursor: Cursor = BEGINNING, stamps: bool = False) -> Records:
         """What was recorded since `cursor`, the one that the last call gave; from any thread.
 
-        Whoever asks at least once a second counts as watching: steps then tell more.
+        Whoever asks at least once a second counts as watching: steps then tell more, and with
+        `stamps` how long each part of the forward pass took.
         """
-        return read_records(self._engine, cursor)
+        return read_records(self._engine, cursor, stamps=stamps)
 
     def about(self) -> EngineAbout:
         """What the engine is: its model, limits, cache and memory."""

@@ -130,8 +130,9 @@ class EngineClient(Protocol):
 
     async def stats(self) -> EngineStats: ...
 
-    async def records(self, cursor: Cursor) -> Records:
-        """What the engine recorded since `cursor`, by the ids that requests have here."""
+    async def records(self, cursor: Cursor, stamps: bool = False) -> Records:
+        """What the engine recorded since `cursor`, by the ids that requests have here. `stamps`:
+        have the parts of forward passes timed from now on."""
 
     async def about(self) -> EngineAbout: ...
 
@@ -208,8 +209,8 @@ class LocalClient:
     async def stats(self) -> EngineStats:
         return self._llm.stats()
 
-    async def records(self, cursor: Cursor) -> Records:
-        return self._llm.records(cursor)
+    async def records(self, cursor: Cursor, stamps: bool = False) -> Records:
+        return self._llm.records(cursor, stamps)
 
     async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap]:
         return await self._llm.page_map(with_tokens)

@@ -77,6 +77,7 @@ class Engine:
         self._probes: dict[int, Probe] = {}
         self._ids = itertools.count()
         self._busy = False
+        self._stamping = False
         self._torn = False  # a change of the scheduler is under way, or was cut short
         self._unwanted: list[Generation] = []
         self._requests_ended = 0
@@ -332,6 +333,10 @@ class Engine:
         lowered = time.monotonic()
         if hidden.spans:
             self._keep(hidden, self._hidden(lower(hidden, self._cache)))
+        stamping = self.ledger.wants_stamps(start)
+        if stamping is not self._stamping:
+            self._stamping = stamping
+            self.model.stamp(stamping)
         logits = self._forward(step) if scored.spans else _NO_ROWS
         computed = time.monotonic()
         if self._probes:
@@ -361,7 +366,10 @@ class Engine:
         if self._speculation is not None:
             self._speculation.learn(plan, rounds, tokens, jobs, seconds)
         waiting = self._some_waiting() if self.ledger.is_watched(start) else ()
-        self.ledger.enter(start, seconds, plan, changes, tokens, self.scheduler, waiting, rounds)
+        stamps = self.model.stamps() if stamping and scored.spans else None
+        self.ledger.enter(
+            start, seconds, plan, changes, tokens, self.scheduler, waiting, rounds, stamps
+        )
 
     def _drafted(self, plan: Plan, changes: PageChanges) -> tuple[Plan, Drafts]:
         if self._speculation is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
@@ -20,9 +21,11 @@ from pellucid.core.record import (
     Turn,
 )
 from pellucid.costs import StepCosts, WeightSize
+from pellucid.costs.stages import Stage
 from pellucid.engine.register import Register
 from pellucid.engine.stats import STEP_SIZES
 from pellucid.models.registry import Model
+from pellucid.ops.vocabulary import Stamps
 from pellucid.scheduling import Scheduler
 
 logger = logging.getLogger("pellucid")
@@ -55,7 +58,10 @@ class Ledger:
         }
         self._costs = StepCosts(model.spec, sizes, model.ops.kv_dtype, model.ops.kv_lanes)
         self._subscribers: list[Subscriber] = []
-        self._watched_until = 0.0
+        self._watched_until = self._stamped_until = 0.0
+        self.stages: tuple[Stage, ...] = ()
+        """What the stamps of the last steps are of; `stages_number` tells one from the next."""
+        self.stages_number = 0
         self._tables: dict[int, tuple[int, ...]] = {}
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
@@ -63,13 +69,21 @@ class Ledger:
         self._subscribers.append(subscriber)
         return lambda: self._drop(subscriber)
 
-    def watch(self, seconds: float) -> None:
-        """Somebody looks: from any thread, for so many seconds from now."""
-        self._watched_until = time.monotonic() + seconds
+    def watch(self, seconds: float, *, stamps: bool = False) -> None:
+        """Somebody looks: from any thread, for so many seconds from now. `stamps`: at the parts of
+        forward passes too."""
+        until = time.monotonic() + seconds
+        self._watched_until = max(self._watched_until, until)
+        if stamps:
+            self._stamped_until = max(self._stamped_until, until)
 
     def is_watched(self, now: float) -> bool:
         """Whether a step that starts `now` is to tell what costs more than a record."""
         return now < self._watched_until
+
+    def wants_stamps(self, now: float) -> bool:
+        """Whether a step that starts `now` is to time the parts of its forward pass."""
+        return now < self._stamped_until
 
     def enter(
         self,
@@ -81,6 +95,7 @@ class Ledger:
         scheduler: Scheduler,
         waiting: tuple[tuple[str, str], ...] = (),
         rounds: tuple[RoundRecord, ...] = (),
+        stamps: Stamps | None = None,
     ) -> None:
         """A step is done."""
         spans = tuple(
@@ -104,6 +119,7 @@ class Ledger:
             self._owned(plan, changes),
             waiting,
             rounds,
+            None if stamps is None else self._stamped(stamps),
         )
         self.records.append(record)
         self.steps += 1
@@ -114,6 +130,12 @@ class Ledger:
         self.preemptions += len(changes.preempted)
         for subscriber in tuple(self._subscribers):
             self._tell(subscriber, record)
+
+    def _stamped(self, stamps: Stamps) -> array[float]:
+        stages, seconds = stamps
+        if stages is not self.stages:
+            self.stages, self.stages_number = stages, self.stages_number + 1
+        return seconds
 
     def pages_anew(self) -> None:
         """Nobody owns any page."""

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from pellucid.core.record import LoadRecord, RequestRecord, StepRecord
 from pellucid.core.spec import ModelSpec
 from pellucid.costs import kv_bytes_per_token
+from pellucid.costs.stages import Stage
 from pellucid.engine.engine import Engine
 from pellucid.engine.memory import resident_memory
 from pellucid.engine.register import Marks
@@ -34,6 +35,7 @@ class Cursor(NamedTuple):
     epoch: int = 0
     steps: int = 0
     requests: Marks = Marks()
+    stages: int = 0
 
 
 BEGINNING: Final = Cursor()
@@ -49,6 +51,8 @@ class Records:
     stats: EngineStats
     dropped: int
     cursor: Cursor
+    stages: tuple[Stage, ...] | None = None
+    """What the steps' stamps are of, where that is not what it was at the last look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +77,14 @@ class EngineAbout:
     wall: float
 
 
-def read_records(engine: Engine, cursor: Cursor) -> Records:
-    """What was recorded since `cursor`; from any thread."""
+def read_records(engine: Engine, cursor: Cursor, *, stamps: bool = False) -> Records:
+    """What was recorded since `cursor`; from any thread. `stamps`: have steps time the parts of
+    their forward passes from now on."""
     ledger = engine.ledger
-    ledger.watch(_ATTENTION_S)
+    ledger.watch(_ATTENTION_S, stamps=stamps)
     if cursor.epoch != ledger.epoch:
         cursor = Cursor(ledger.epoch)
+    number = ledger.stages_number  # before what is of it, so that it is never too new
     told = ledger.register.read(cursor.requests)
     steps = _steps_since(engine, cursor.steps)
     dropped = told.left_out
@@ -87,7 +93,12 @@ def read_records(engine: Engine, cursor: Cursor) -> Records:
         dropped += steps[0].number - cursor.steps
         following = steps[-1].number + 1
     return Records(
-        steps, told.records, engine.stats(), dropped, Cursor(ledger.epoch, following, told.next)
+        steps,
+        told.records,
+        engine.stats(),
+        dropped,
+        Cursor(ledger.epoch, following, told.next, number),
+        None if number == cursor.stages else ledger.stages,
     )
 
 

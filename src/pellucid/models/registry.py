@@ -30,7 +30,7 @@ from pellucid.models.packing import read_packing
 from pellucid.models.parts import head
 from pellucid.models.weights import Tensor, Weights, load_weights
 from pellucid.ops.step import Step, lower
-from pellucid.ops.vocabulary import Array, HostTensor, Ops
+from pellucid.ops.vocabulary import Array, HostTensor, Ops, Stamps
 
 
 class Family(Protocol):
@@ -109,6 +109,16 @@ class Model:
     def logits(self, step: Step) -> Array:
         """The same, of a plan that was lowered."""
         return self._logits(step)
+
+    def stamp(self, on: bool) -> None:
+        """Have the parts of the passes to logits timed from now on, where that costs something."""
+        if hasattr(self._logits, "stamping"):
+            self._logits.stamping = on
+
+    def stamps(self) -> Stamps | None:
+        """The parts of the last pass to logits and their seconds, if the backend tells."""
+        told = getattr(self._logits, "stamps", None)
+        return None if told is None else told()
 
     def hidden(self, step: Step) -> Array:
         """What the logits would be read from: final, normed rows [R, d]."""

@@ -12,6 +12,7 @@ One order of arguments: the activations first, then the weights, then plain data
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -20,11 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.core.spec import LayerSpec, ModelSpec, RopeSpec
+from pellucid.costs.stages import Stage
 from pellucid.ops.step import Step
 from pellucid.quant.types import TensorType
 
 Array: TypeAlias = Any  # a backend's activations, [rows, features]
 Weight: TypeAlias = Any  # a backend's prepared weight
+# The parts of a forward pass in their order, and the seconds that each took.
+Stamps: TypeAlias = "tuple[tuple[Stage, ...], array[float]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,9 @@ class Ops(ABC):
     def compile(self, forward: Callable[[Step], Array]) -> Callable[[Step], Array]:
         """`forward` in the form in which this backend runs it step after step.
 
-        `forward` may use its step's fields only as arguments of operations.
+        `forward` may use its step's fields only as arguments of operations. A result that has a
+        method `stamps` tells how long the parts of its last call took; one that has `stamping`
+        does so while that is True.
         """
         return forward
 

@@ -140,8 +140,8 @@ class Guard:
     async def stats(self) -> EngineStats:
         return await self._client.stats()
 
-    async def records(self, cursor: Cursor) -> Records:
-        return await self._client.records(cursor)
+    async def records(self, cursor: Cursor, stamps: bool = False) -> Records:
+        return await self._client.records(cursor, stamps)
 
     async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap]:
         return await self._client.page_map(with_tokens)

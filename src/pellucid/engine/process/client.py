@@ -145,8 +145,8 @@ class ProcessClient:
     async def stats(self) -> EngineStats:
         return await self._supervisor.present().stats()
 
-    async def records(self, cursor: Cursor) -> Records:
-        return await self._supervisor.present().records(cursor)
+    async def records(self, cursor: Cursor, stamps: bool = False) -> Records:
+        return await self._supervisor.present().records(cursor, stamps)
 
     async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap]:
         found: tuple[int, PageMap] = await self._call("page_map", with_tokens=with_tokens)

@@ -110,8 +110,8 @@ class Connection(asyncio.Protocol):
         stats: EngineStats = await self._ask("stats")
         return stats
 
-    async def records(self, cursor: Cursor) -> Records:
-        records: Records = await self._ask("records", cursor)
+    async def records(self, cursor: Cursor, stamps: bool) -> Records:
+        records: Records = await self._ask("records", cursor, stamps)
         for place, request in enumerate(records.requests):
             records.requests[place] = replace(request, id=_own_id(request.id))
         for step in records.steps:

@@ -79,7 +79,8 @@ def _open(opening: Opening, wire: Wire) -> Host | None:
 
 class Host:
     """Does what messages ask: ("add", channel, request), ("cut", channel), ("stats", channel),
-    ("records", channel, cursor), ("about", channel) and ("call", channel, method, arguments)."""
+    ("records", channel, cursor, stamps), ("about", channel), and
+    ("call", channel, method, arguments)."""
 
     def __init__(self, llm: AsyncLLM, wire: Wire) -> None:
         self._llm = llm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from pellucid.ops.native.schedule import schedule
 from pellucid.ops.native.weights import NativeWeight, pack_together
 from pellucid.ops.rotary import rotations
 from pellucid.ops.step import Step
-from pellucid.ops.vocabulary import HostTensor, Ops
+from pellucid.ops.vocabulary import HostTensor, Ops, Stamps
 
 Float32 = NDArray[np.float32]
 
@@ -216,11 +217,16 @@ class CompiledForward:
     def __init__(self, emitter: Emitter) -> None:
         self._program = emitter.program
         self._rope_tables = emitter.rope_tables
+        self.stages = emitter.stages
 
     @property
     def n_stages(self) -> int:
         """Barriers of the threads in one step."""
         return int(self._program.n_stages)
+
+    def stamps(self) -> Stamps:
+        """What was computed in the last step, and the seconds that each took."""
+        return self.stages, array("d", self._program.stage_seconds)
 
     def stage_times(self) -> list[tuple[str, float]]:
         """Name and seconds of each stage of the last step, in their order."""

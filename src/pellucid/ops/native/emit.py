@@ -12,14 +12,17 @@ from pellucid import _native
 from pellucid.core.spec import LayerSpec, RopeSpec
 from pellucid.ops.native.graph import POSITIONS, Node
 from pellucid.ops.native.schedule import PRODUCTS, ROW_OPS, Place, Schedule
+from pellucid.ops.native.stages import describe
 
 
 class Emitter:
-    """Builds one program. `rope_tables` maps each rotary embedding to its table's number."""
+    """Builds one program. `rope_tables` maps each rotary embedding to its table's number, `stages`
+    says what its stages are."""
 
     def __init__(self, plan: Schedule, output: Node, pool: Any, simd: str) -> None:
         self.program = _native.program.Program(pool, simd)
         self.rope_tables: dict[RopeSpec, int] = {}
+        self.stages = tuple(describe(plan.stages))
         self._places = plan.places
         for slot in plan.slots:
             self.program.add_slot(slot.logits, slot.bytes_per_row)

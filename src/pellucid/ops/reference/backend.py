@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from pellucid.core.spec import LayerSpec, ModelSpec, RopeSpec
 from pellucid.costs import kv_types
 from pellucid.ops.reference.attention import KVCache, attend
+from pellucid.ops.reference.stamps import ReferenceForward
 from pellucid.ops.rotary import rotations
 from pellucid.ops.step import Step
 from pellucid.ops.vocabulary import HostTensor, Ops
@@ -37,10 +39,18 @@ class ReferenceOps(Ops):
         self._kv_types = kv_types(kv_dtype)
         self.kv_dtype = str(self._kv_types)
 
+    @cached_property
+    def _names(self) -> dict[int, str]:
+        """Of arrays that a model keeps."""
+        return {}
+
     def load(self, tensor: HostTensor) -> Float32:
         if tensor.parts:
-            return np.stack([dequantize(p, tensor.type, tensor.shape[1:]) for p in tensor.parts])
-        return dequantize(tensor.data, tensor.type, tensor.shape)
+            weight = np.stack([dequantize(p, tensor.type, tensor.shape[1:]) for p in tensor.parts])
+        else:
+            weight = dequantize(tensor.data, tensor.type, tensor.shape)
+        self._names[id(weight)] = tensor.name
+        return weight
 
     def new_cache(self, spec: ModelSpec, n_pages: int, page_size: int) -> KVCache:
         return KVCache(spec, n_pages, page_size, self._kv_types)
@@ -49,12 +59,12 @@ class ReferenceOps(Ops):
         assert isinstance(cache, KVCache)
         cache.copy_pages(pairs)
 
-    def compile(self, forward: Callable[[Step], Float32]) -> Callable[[Step], Float32]:
-        def quiet(step: Step) -> Float32:
-            with np.errstate(all="ignore"):  # numbers that are none are found by who reads them
-                return forward(step)
+    def compile(self, forward: Callable[[Step], Float32]) -> ReferenceForward:
+        return ReferenceForward(self, forward)
 
-        return quiet
+    def name_of(self, x: object) -> str | None:
+        """The name of a weight, as it was loaded; None for what is none."""
+        return self._names.get(id(x))
 
     def to_numpy(self, x: Float32) -> Float32:
         return x

@@ -28,7 +28,8 @@ _UNREAD_BYTES: Final = 8 << 20
 class Viewer:
     """What one viewer is to be sent. An asynchronous iterator of messages in JSON."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: Window, *, spans: bool = False) -> None:
+        self.spans = spans
         self._window = window
         self._unread: deque[Parts] = deque([window.all()])
         self._bytes = self._unread[0].size
@@ -70,7 +71,8 @@ class Viewer:
         if self._missed:  # how a request ended may have been in what was lost
             parts, self._missed = self._window.with_all_requests(parts), False
         window = self._window
-        return parts.message(window.dropped + self._dropped, window.engine)
+        dropped = window.dropped + self._dropped
+        return parts.message(dropped, window.engine, spans=self.spans)
 
 
 class Hub:
@@ -99,7 +101,7 @@ class Hub:
     async def snapshot(self) -> bytes:
         """The window of now, as one message."""
         _, window = await self._look()
-        return window.all().message(window.dropped, window.engine)
+        return window.all().message(window.dropped, window.engine, spans=True)
 
     async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap, Window]:
         """Who owns which page, the number of the next step, and who the owners are."""
@@ -114,10 +116,11 @@ class Hub:
             viewer.end()
 
     @contextlib.asynccontextmanager
-    async def viewer(self) -> AsyncIterator[Viewer]:
-        """Somebody watches as long as this lasts. Raises `PellucidError` without an engine."""
+    async def viewer(self, *, spans: bool = False) -> AsyncIterator[Viewer]:
+        """Somebody watches as long as this lasts; with `spans`, the parts of forward passes too.
+        Raises `PellucidError` without an engine."""
         _, window = await self._look()
-        viewer = Viewer(window)
+        viewer = Viewer(window, spans=spans)
         self._viewers.add(viewer)
         if self._closed:
             viewer.end()
@@ -149,7 +152,8 @@ class Hub:
     async def _look(self, *, watching: bool = False) -> tuple[Parts, Window]:
         """What is new, told to all viewers."""
         async with self._lock:
-            records = await self._client.records(self._cursor)
+            stamps = any(viewer.spans for viewer in self._viewers)
+            records = await self._client.records(self._cursor, stamps)
             window = self._window
             if window is None or window.engine != records.cursor.epoch:
                 window = await self._new_window()
@@ -163,5 +167,5 @@ class Hub:
     async def _new_window(self) -> Window:
         """For an engine that was not seen before."""
         about = await self._client.about()
-        self._window = Window(about.limits, about.epoch, self._journeys)
+        self._window = Window(about, self._journeys)
         return self._window

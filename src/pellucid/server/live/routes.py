@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pellucid.core.errors import PellucidError
-from pellucid.server.errors import ApiError
+from pellucid.server.errors import ApiError, bad_request
 from pellucid.server.events import EventStream, dumps, event
 from pellucid.server.live.about import about_json
 from pellucid.server.live.hub import Hub
@@ -56,12 +56,22 @@ async def prefix(request: Request) -> Response:
 
 async def feed(request: Request) -> EventStream:
     """The records as they come: an event of the last ones, then one for what is new, at most 30
-    times a second."""
-    return event_stream(_service(request), _events(request.app.state.hub), {}, _failed)
+    times a second; with `?spans=1` the parts of forward passes too."""
+    spans = _switch(request, "spans")
+    events = _events(request.app.state.hub, spans)
+    return event_stream(_service(request), events, {}, _failed)
 
 
-async def _events(hub: Hub) -> AsyncGenerator[bytes, None]:
-    async with hub.viewer() as viewer:
+def _switch(request: Request, name: str) -> bool:
+    """A query that is 0 or 1. Raises `ApiError`."""
+    value = request.query_params.get(name, "0")
+    if value not in ("0", "1"):
+        raise bad_request(f"{name} must be 0 or 1, not {value[:100]!r}", name)
+    return value == "1"
+
+
+async def _events(hub: Hub, spans: bool) -> AsyncGenerator[bytes, None]:
+    async with hub.viewer(spans=spans) as viewer:
         async for message in viewer:
             yield b"event: records\ndata: " + message + b"\n\n"
 

@@ -7,45 +7,51 @@ from dataclasses import asdict
 from typing import Final
 
 from pellucid.core.record import RequestRecord, StepRecord
-from pellucid.engine.records import Records
-from pellucid.scheduling import Limits
+from pellucid.engine.records import EngineAbout, Records
 from pellucid.server.events import dumps
 from pellucid.server.live.checks import check_request
 from pellucid.server.live.forms import request_json, step_json
 from pellucid.server.live.journeys import Journeys
+from pellucid.server.live.spans import SpanForms
 
 STEPS: Final = 512
 REQUESTS: Final = 1024
+SPANNED: Final = 60
 
 
 class Parts:
-    """Pieces of one message. `n` counts its records."""
+    """Pieces of one message. `n` counts its records, spans aside."""
 
-    __slots__ = ("requests", "stats", "steps")
+    __slots__ = ("requests", "spans", "stats", "steps")
 
-    def __init__(self, steps: list[bytes], requests: list[bytes], stats: bytes) -> None:
+    def __init__(
+        self, steps: list[bytes], requests: list[bytes], stats: bytes, spans: list[bytes]
+    ) -> None:
         self.steps = steps
         self.requests = requests
         self.stats = stats
+        self.spans = spans
 
     @property
     def size(self) -> int:
         """Its bytes, about."""
-        return sum(map(len, self.steps)) + sum(map(len, self.requests))
+        return sum(sum(map(len, part)) for part in (self.steps, self.requests, self.spans))
 
     @property
     def n(self) -> int:
         return len(self.steps) + len(self.requests)
 
-    def message(self, dropped: int, engine: int) -> bytes:
-        """The object that docs/records.md describes, as JSON."""
+    def message(self, dropped: int, engine: int, *, spans: bool) -> bytes:
+        """The object that docs/records.md describes, as JSON; with its spans if asked for."""
         return b"".join(
             (
                 b'{"engine":"%d","steps":[' % engine,
                 b",".join(self.steps),
                 b'],"requests":[',
                 b",".join(self.requests),
-                b'],"spans":[],"stats":',
+                b'],"spans":[',
+                b",".join(self.spans) if spans else b"",
+                b'],"stats":',
                 self.stats,
                 b',"dropped":%d}' % dropped,
             )
@@ -53,12 +59,19 @@ class Parts:
 
 
 class Window:
-    """The last steps and requests of one engine. The requests are kept as they were told last."""
+    """The last steps and requests of one engine. The requests are kept as they were told last.
 
-    def __init__(self, limits: Limits, engine: int, journeys: Journeys) -> None:
-        self.engine = engine
+    Spans are many: of the steps of one look, only those of the last are made, and those of the
+    last `SPANNED` such steps are kept.
+    """
+
+    def __init__(self, about: EngineAbout, journeys: Journeys) -> None:
+        self.engine = about.epoch
         self.dropped = 0
-        self.limits = limits
+        self.limits = about.limits
+        self._about = about
+        self._span_forms: SpanForms | None = None
+        self._spans: deque[list[bytes]] = deque(maxlen=SPANNED)
         self._journeys = journeys
         self._steps: deque[bytes] = deque(maxlen=STEPS)
         self._requests: OrderedDict[str, RequestRecord] = OrderedDict()
@@ -86,27 +99,41 @@ class Window:
         requests = [self._form(record) for record in changed]
         steps = [self._step(record) for record in records.steps]
         requests += self._checked()
+        spans = self._spans_of(records)
         self._steps.extend(steps)
         self._stats = dumps(asdict(records.stats))
         self.dropped += records.dropped if watching else 0
-        return Parts(steps, requests, self._stats)
+        return Parts(steps, requests, self._stats, spans)
 
     def all(self) -> Parts:
         """Everything that it has."""
-        return Parts(list(self._steps), list(self._forms.values()), self._stats)
+        spans = [span for step in self._spans for span in step]
+        return Parts(list(self._steps), list(self._forms.values()), self._stats, spans)
 
     def with_all_requests(self, parts: Parts) -> Parts:
         """`parts` for a viewer that missed some: with every request as it is."""
-        return Parts(parts.steps, list(self._forms.values()), parts.stats)
+        return Parts(parts.steps, list(self._forms.values()), parts.stats, parts.spans)
 
     def _step(self, record: StepRecord) -> bytes:
         if self._first is None:
             self._first = record.number
         self._last = record.number
-        for sequence in record.tokens:
+        for sequence, tokens in record.tokens.items():
             if sequence in self._of_sequence:
-                self._chosen[sequence] += 1
+                self._chosen[sequence] += len(tokens)
         return dumps(step_json(record, self, self.limits))
+
+    def _spans_of(self, records: Records) -> list[bytes]:
+        """Of the last step that was stamped."""
+        if records.stages is not None:
+            self._span_forms = SpanForms(self._about, records.stages)
+        if self._span_forms is None:
+            return []
+        stamped = [record for record in records.steps if record.stamps is not None]
+        spans = self._span_forms.of(stamped[-1]) if stamped else []
+        if spans:
+            self._spans.append(spans)
+        return spans
 
     def _checked(self) -> list[bytes]:
         """Requests whose tokens could be counted now, where the sums do not hold."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+from array import array
 from dataclasses import replace
+
+import pytest
 
 from pellucid.core.cost import Cost
 from pellucid.core.record import (
@@ -19,7 +23,9 @@ from pellucid.core.record import (
     StepRecord,
     Turn,
 )
-from pellucid.engine.records import Cursor, Records
+from pellucid.core.spec import LayerSpec, ModelSpec
+from pellucid.costs.stages import Part, Stage
+from pellucid.engine.records import Cursor, EngineAbout, Records
 from pellucid.engine.stats import EngineStats
 from pellucid.scheduling import Limits
 from pellucid.server.live.checks import check_page_map, check_step
@@ -28,6 +34,13 @@ from pellucid.server.live.journeys import Journey, Journeys
 from pellucid.server.live.window import REQUESTS, STEPS, Window
 
 LIMITS = Limits(64, 4, 64, n_pages=10, page_size=16)
+LAYER = LayerSpec(2, 1, 16, 32, 0.25)
+SPEC = ModelSpec("llama", 32, 100, 64, 1e-5, (LAYER, LAYER))
+ABOUT = EngineAbout(
+    SPEC, LIMITS, (), "native", "avx2", 2, "f16", 16, 256, process_id=1, resident=1,
+    speculation=None, epoch=5,
+    monotonic=0.0, wall=0.0,
+)  # fmt: skip
 STATS = EngineStats(
     **{**dict.fromkeys(EngineStats.__dataclass_fields__, 0), "accepted_at": (), "step_sizes": ()}
 )
@@ -72,7 +85,7 @@ def test_a_sum_that_does_not_hold_is_shown() -> None:
     assert rest == "20.000 ms of 29.000 ms are in no phase"
     [pages] = check_step(step(pages=PageCounts(6, 3, 2)), LIMITS)
     assert pages == "6 free, 3 cached and 2 owned pages are 11 of the pool's 10"
-    window = Window(LIMITS, 5, Journeys())
+    window = Window(ABOUT, Journeys())
     told = window.take(records(step(pages=PageCounts(6, 3, 2))), watching=True)
     assert json.loads(told.steps[0])["checks"] == [pages]
 
@@ -82,14 +95,14 @@ def test_tokens_that_do_not_add_up_are_shown() -> None:
     journey = Journey()
     journeys.begin("a", journey)
     journey.told_tokens = 3
-    window = Window(LIMITS, 5, journeys)
+    window = Window(ABOUT, journeys)
     window.take(records(step(0), requests=[request()]), watching=True)
     ended = replace(
         request(), state="finished", finished=2.0, output_tokens=2, steps=(0, 1), prompt_tokens=5
     )
     told = window.take(records(requests=[ended]), watching=True)
     assert json.loads(told.requests[0])["checks"] == []  # its last step is on its way
-    told = window.take(records(step(1, tokens={8: 1})), watching=True)
+    told = window.take(records(step(1, tokens={8: (1,)})), watching=True)
     assert json.loads(told.requests[0])["checks"] == [
         "the steps chose 1 tokens and the engine counts 2",
         "the response says 3 tokens and the engine counts 2",
@@ -111,7 +124,7 @@ def test_a_map_of_pages_that_does_not_add_up_says_so() -> None:
 
 
 def test_a_slow_viewer_loses_the_oldest_and_knows_how_many() -> None:
-    window = Window(LIMITS, 5, Journeys())
+    window = Window(ABOUT, Journeys())
     viewer = Viewer(window)
     for number in range(200):
         parts = window.take(records(step(number), requests=[request(f"r{number}")]), watching=True)
@@ -130,8 +143,39 @@ def test_a_slow_viewer_loses_the_oldest_and_knows_how_many() -> None:
     assert len(messages[1]["requests"]) == 1
 
 
+STAGES = (
+    Stage("embedding", None, (Part("embedding", n_out=32, nbytes=64),)),
+    Stage("qkv", 0, (Part("linear", n_in=32, n_out=64, nbytes=2048),)),
+    Stage("attention", 0, (Part("store", layer=0), Part("attend", layer=0))),
+    Stage("head", None, (Part("linear", True, 32, 100, nbytes=6400),)),
+)
+
+
+def test_spans_are_the_stamps_with_their_costs() -> None:
+    window = Window(ABOUT, Journeys())
+    seconds = array("d", [0.001, 0.002, 0.0005, 0.001])
+    first, last = step(0, stamps=seconds), step(1, stamps=seconds)
+    told = window.take(replace(records(first, last), stages=STAGES), watching=True)
+    assert json.loads(told.message(0, 5, spans=False))["spans"] == []
+    spans = json.loads(told.message(0, 5, spans=True))["spans"]
+    assert [span["op"] for span in spans] == ["embedding", "qkv", "attention", "head"]
+    assert {span["step"] for span in spans} == {1}
+    begin = last.start + 0.002  # schedule and lower
+    assert spans[0]["start"] == pytest.approx(begin + 0.005 - 0.0045, abs=1e-6)
+    for before, after in itertools.pairwise(spans):
+        assert after["start"] == pytest.approx(before["start"] + before["ms"] / 1000, abs=1e-6)
+    linear, attention, head = (span["operations"] for span in spans[1:])
+    assert (linear, head) == (2 * 5 * 32 * 64, 2 * 1 * 32 * 100)
+    assert attention == 4 * 2 * 16 * (1 + 2 + 3 + 4 + 5)
+    per_position = 2 * 16 * 2  # key and value of one head, two bytes each
+    assert [span["bytes"] for span in spans] == [5 * 64, 2048, 2 * 5 * per_position, 6400]
+    assert len(window.all().spans) == 4
+    foreign = step(2, stamps=array("d", [0.1]))
+    assert window.take(records(foreign), watching=True).spans == []
+
+
 def test_a_window_is_bounded() -> None:
-    window = Window(LIMITS, 5, Journeys())
+    window = Window(ABOUT, Journeys())
     for number in range(2 * REQUESTS):
         told = records(step(number), requests=[request(f"r{number}", number)])
         window.take(told, watching=False)
