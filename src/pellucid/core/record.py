@@ -179,7 +179,7 @@ class RequestRecord:
     sequences: those of its answers, in order. steps: numbers of the first and the last that
     computed something of it, so far. guessed_tokens: those of its drafts; accepted_tokens: those
     of them that were right. tokenize_s, detokenize_s: seconds that its prompt took to become
-    tokens, and its tokens to become text.
+    tokens, and its tokens to become text. seed: that its answers are drawn with.
     """
 
     id: str
@@ -200,6 +200,7 @@ class RequestRecord:
     accepted_tokens: int = 0
     tokenize_s: float = 0.0
     detokenize_s: float = 0.0
+    seed: int = 0
 
 
 class LoadRecord(NamedTuple):

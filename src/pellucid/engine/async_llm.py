@@ -37,9 +37,11 @@ from pellucid.engine.records import (
     read_records,
 )
 from pellucid.engine.request import Request
+from pellucid.engine.retold import Moment, chances_of, funnel_of, row_of
 from pellucid.engine.runner import Runner
 from pellucid.engine.stats import EngineStats
 from pellucid.hub import DEFAULT_MODEL
+from pellucid.sampling.funnel import Funnel
 from pellucid.text import Tokenizer
 
 Value = TypeVar("Value")
@@ -241,6 +243,21 @@ class AsyncLLM:
         probe = self._engine.likelihoods(checked, count, salt_of(cache_salt))
         await self._probe(probe)
         return probe.entries()
+
+    async def chances(
+        self, prompt: tuple[int, ...], answer: tuple[int, ...], top: int, salt: bytes
+    ) -> list[Entries | None]:
+        """For each token of an answer its log-probability beside those of the `top` likeliest, by
+        id, computed again: the same as at first."""
+        probe = chances_of(self._engine, prompt, answer, top, salt)
+        await self._probe(probe)
+        return probe.entries()[len(prompt) :]
+
+    async def funnel(self, moment: Moment) -> Funnel:
+        """The sampler's stages in a choice, computed again. Raises as the choice did."""
+        probe = row_of(moment)
+        await self._probe(probe)
+        return funnel_of(self._engine, moment, probe)
 
     async def embed(
         self,

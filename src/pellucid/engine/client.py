@@ -22,7 +22,9 @@ from pellucid.engine.async_llm import AsyncLLM
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.likelihoods import Entries
 from pellucid.engine.records import Cursor, EngineAbout, Records
+from pellucid.engine.retold import Moment
 from pellucid.engine.stats import EngineStats
+from pellucid.sampling.funnel import Funnel
 from pellucid.text import Tokenizer
 
 Messages = Sequence[Mapping[str, Any]]
@@ -136,6 +138,14 @@ class EngineClient(Protocol):
 
     async def about(self) -> EngineAbout: ...
 
+    async def chances(
+        self, prompt: tuple[int, ...], answer: tuple[int, ...], top: int, salt: bytes
+    ) -> list[Entries | None]:
+        """As `AsyncLLM.chances`."""
+
+    async def funnel(self, moment: Moment) -> Funnel:
+        """As `AsyncLLM.funnel`."""
+
     async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap]:
         """Who owns which page of the KV cache, and the number of the next step."""
 
@@ -211,6 +221,14 @@ class LocalClient:
 
     async def records(self, cursor: Cursor, stamps: bool = False) -> Records:
         return self._llm.records(cursor, stamps)
+
+    async def chances(
+        self, prompt: tuple[int, ...], answer: tuple[int, ...], top: int, salt: bytes
+    ) -> list[Entries | None]:
+        return await self._llm.chances(prompt, answer, top, salt)
+
+    async def funnel(self, moment: Moment) -> Funnel:
+        return await self._llm.funnel(moment)
 
     async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap]:
         return await self._llm.page_map(with_tokens)

@@ -218,9 +218,16 @@ class Engine:
         self.probe([scores])
         return scores.rows
 
-    def likelihoods(self, token_ids: Tokens[int], count: int, salt: bytes) -> Likelihoods:
-        """A probe for how likely each token of a prompt is."""
-        return Likelihoods(token_ids, count, self._sampler.not_tokens, salt)
+    def likelihoods(
+        self, token_ids: Tokens[int], count: int, salt: bytes, first: int = 1
+    ) -> Likelihoods:
+        """A probe for how likely each token of a prompt is, from number `first` on."""
+        return Likelihoods(token_ids, count, self._sampler.not_tokens, salt, first)
+
+    @property
+    def sampler(self) -> Sampler:
+        """What chooses tokens."""
+        return self._sampler
 
     def probe(self, probes: Tokens[Probe]) -> None:
         """Run steps until each has all that it is to have. Raises as `logits`."""
@@ -239,7 +246,12 @@ class Engine:
         with self._alone():
             self._check_open()
             sequence = Sequence(
-                next(self._ids), probe.token_ids, 0, all_logits=probe.every, salt=probe.salt
+                next(self._ids),
+                probe.token_ids,
+                0,
+                all_logits=probe.every,
+                salt=probe.salt,
+                first_logit=probe.first,
             )
             probe.sequence = sequence
             with self._changing():

@@ -112,6 +112,7 @@ class Generation:
             accepted_tokens=self._accepted,
             tokenize_s=self.request.tokenize_s,
             detokenize_s=sum([answer.detokenize_s for answer in self.answers]),
+            seed=self.request.seed,
         )
 
     def _state(self) -> RequestState:

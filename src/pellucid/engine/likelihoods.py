@@ -19,7 +19,8 @@ class Likelihoods(Probe):
     """For each token of `token_ids` but the first its log-probability, and those of the `count`
     likeliest in its place. Rows of scores are not kept: a prompt of any length takes a step's.
 
-    not_tokens: ids that are never listed. salt: as of requests.
+    not_tokens: ids that are never listed. salt: as of requests. first: of the tokens from this
+    one on; of those before nothing is known.
     """
 
     def __init__(
@@ -28,8 +29,10 @@ class Likelihoods(Probe):
         count: int,
         not_tokens: NDArray[np.int64] | None = None,
         salt: bytes = b"",
+        first: int = 1,
     ) -> None:
-        super().__init__(token_ids, hidden=False, every=True, salt=salt)
+        # What is known of a token stands in the row before it.
+        super().__init__(token_ids, hidden=False, every=True, salt=salt, first=max(0, first - 1))
         self._count = count
         self._not_tokens = not_tokens
         self._found: list[Entries | None] = [None] * len(token_ids)

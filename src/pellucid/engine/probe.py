@@ -21,14 +21,22 @@ class Probe(ABC):
     """Takes the rows of `token_ids`' positions, step by step: all of them if `every`, else the
     last.
 
-    `hidden`: the rows that logits are read from, else the logits. `salt`: probes and requests of
+    `hidden`: the rows that logits are read from, else the logits. `first`: of `every` row, those
+    from this position on. `salt`: probes and requests of
     different salts share no pages. `on_end` is called, in the thread
     that runs the engine, when the last row is there or when it is certain that it will not come.
     """
 
     def __init__(
-        self, token_ids: Tokens[int], *, hidden: bool, every: bool, salt: bytes = b""
+        self,
+        token_ids: Tokens[int],
+        *,
+        hidden: bool,
+        every: bool,
+        salt: bytes = b"",
+        first: int = 0,
     ) -> None:
+        self.first = first
         self.salt = salt
         self.token_ids = token_ids
         self.hidden = hidden
@@ -74,6 +82,18 @@ class Scores(Probe):
 
     def _take(self, end: int, rows: Float32) -> None:
         self.rows[end - len(rows) : end] = rows
+
+
+class LastRow(Probe):
+    """The logits of the last position, float32 [vocabulary]; the rest may come from the cache."""
+
+    def __init__(self, token_ids: Tokens[int], salt: bytes = b"") -> None:
+        super().__init__(token_ids, hidden=False, every=False, salt=salt)
+        self.row = np.empty(0, np.float32)
+
+    def _take(self, end: int, rows: Float32) -> None:
+        if len(rows):
+            self.row = rows[-1].copy()
 
 
 class Pooled(Probe):

@@ -97,7 +97,7 @@ class Sampler:
         _check_scores(logits, draw.position)
         draw = draw.masked()
         row = logits.astype(np.float64)
-        self._mask(row, draw)
+        self.ban(row, draw)
         ids, weights = _candidates(row, draw)
         return Distribution(ids, weights / weights.sum())
 
@@ -121,10 +121,11 @@ class Sampler:
 
     def _token(self, logits: Float32, draw: Draw) -> int:
         row = logits.astype(np.float64)
-        self._mask(row, draw)
+        self.ban(row, draw)
         return _pick(row, draw)
 
-    def _mask(self, row: Row, draw: Draw) -> None:
+    def ban(self, row: Row, draw: Draw) -> None:
+        """Makes the scores of what may not be chosen -inf, in place: padding, a mask, early ends."""
         if self.not_tokens is not None:
             row[self.not_tokens] = -np.inf
         if draw.mask is not None:

@@ -277,7 +277,7 @@ class Scheduler:
             start, end = sequence.computed, sequence.computed + count
             last = end == len(sequence.tokens)
             scored = sequence.all_logits and start < sequence.n_prompt
-            n_logits = count if scored else int(last)
+            n_logits = max(min(count, end - sequence.first_logit), last) if scored else int(last)
             tokens = tuple(sequence.tokens[start:end])
             spans.append(Span(sequence.id, start, tokens, sequence.pages, n_logits))
             if last or 2 * count + 1 >= budget:

@@ -23,11 +23,11 @@ class Sequence:
     in the cache, on `pages`.
 
     max_tokens: how many the answer may have; 0 computes the prompt alone. all_logits: the logits
-    of every position of the prompt are wanted, not just its last's, so nothing is taken from the
-    prefix cache; a token follows only from a span that ends with the last of `tokens`. priority:
-    lower runs first; equals go by arrival. salt: sequences of different salts never share pages.
-    sibling_of: a sequence of the same prompt, added before, from which this one takes the prompt's
-    pages when they are computed.
+    of every position of the prompt from `first_logit` on are wanted, not just its last's, so
+    nothing is taken from the prefix cache; a token follows only from a span that ends with the last
+    of `tokens`. priority: lower runs first; equals go by arrival. salt: sequences of different
+    salts never share pages. sibling_of: a sequence of the same prompt, added before, from which
+    this one takes the prompt's pages when they are computed.
 
     Raises `ValueError` for a sibling whose prompt, salt or priority is another.
     """
@@ -40,6 +40,7 @@ class Sequence:
         "copy",
         "digests",
         "ended_before",
+        "first_logit",
         "id",
         "last_led",
         "max_pages",
@@ -68,6 +69,7 @@ class Sequence:
         priority: int = 0,
         salt: bytes = b"",
         sibling_of: Sequence | None = None,
+        first_logit: int = 0,
     ) -> None:
         self.id = id
         self.tokens = list(prompt)
@@ -77,6 +79,7 @@ class Sequence:
         self.priority = priority
         self.salt = salt
         self.sibling_of = sibling_of
+        self.first_logit = first_logit
         if sibling_of is not None and not (
             sibling_of.tokens[: sibling_of.n_prompt] == self.tokens
             and (sibling_of.priority, sibling_of.salt) == (priority, salt)

@@ -20,6 +20,7 @@ from pellucid.server.guide import routes as guide
 from pellucid.server.live import routes as live
 from pellucid.server.live.hub import Hub
 from pellucid.server.live.journeys import Journeys
+from pellucid.server.live.texts import Texts
 from pellucid.server.metrics import Metrics
 from pellucid.server.middleware import BodyLimit, Keys, RequestIds
 from pellucid.server.observed import Observed, PromptLog
@@ -64,6 +65,8 @@ _ROUTES: Final[tuple[tuple[str, str, Endpoint], ...]] = (
     ("GET", "/live/about", live.about),
     ("GET", "/live/records", live.records),
     ("GET", "/live/feed", live.feed),
+    ("GET", "/live/requests/{id:path}", live.one_request),
+    ("POST", "/live/funnel", live.funnel),
     ("GET", "/live/pages", live.pages),
     ("GET", "/live/prefix", live.prefix),
     ("GET", "/", index),
@@ -119,6 +122,7 @@ def create_app(
     app.state.guard = guard
     app.state.metrics = metrics
     app.state.hub = hub = Hub(guard, journeys)
+    app.state.texts = Texts()
     guard.at_closing.append(hub.close)
     app.state.tokenizers = Tokenizers(settings.model_name, client.tokenizer)
     for method, path, endpoint in _ROUTES:

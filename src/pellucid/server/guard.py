@@ -36,7 +36,9 @@ from pellucid.engine.client import (
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.likelihoods import Entries
 from pellucid.engine.records import Cursor, EngineAbout, Records
+from pellucid.engine.retold import Moment
 from pellucid.engine.stats import EngineStats
+from pellucid.sampling.funnel import Funnel
 from pellucid.text import Tokenizer
 
 _LONGEST_RETRY_S = 60
@@ -142,6 +144,14 @@ class Guard:
 
     async def records(self, cursor: Cursor, stamps: bool = False) -> Records:
         return await self._client.records(cursor, stamps)
+
+    async def chances(
+        self, prompt: tuple[int, ...], answer: tuple[int, ...], top: int, salt: bytes
+    ) -> list[Entries | None]:
+        return await self._client.chances(prompt, answer, top, salt)
+
+    async def funnel(self, moment: Moment) -> Funnel:
+        return await self._client.funnel(moment)
 
     async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap]:
         return await self._client.page_map(with_tokens)

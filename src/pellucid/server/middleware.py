@@ -14,7 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pellucid.server.errors import ApiError
-from pellucid.server.live.journeys import Journey
+from pellucid.server.live.journeys import VIEWER_HEADER, Journey
 
 OPEN_PATHS: Final = frozenset({"/health", "/"})
 OPEN_PREFIX: Final = "/web/"
@@ -38,9 +38,10 @@ class RequestIds:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = Headers(scope=scope).get("x-request-id", "")
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(12)
-        journey = Journey()
+        journey = Journey(headers.get(VIEWER_HEADER))
         scope.setdefault("state", {}).update(request_id=request_id, journey=journey)
 
         async def send_with_id(message: Message) -> None:

@@ -51,7 +51,7 @@ class Call:
     """One request, as the engine is to know it.
 
     `id` is the client's or ours; `salt` keeps its cached prefixes from those of other keys and
-    other salts; `chance` and `journey` are its caller's.
+    other salts; `chance`, `journey` and `tenant` are its caller's.
     """
 
     id: str
@@ -62,6 +62,7 @@ class Call:
     user: str | None = None
     chance: bytes = b""
     journey: Journey | None = None
+    tenant: bytes = b""
 
     def seeded(self, params: SamplingParams, number: int = 0) -> SamplingParams:
         """`params` for prompt `number` of the request, with a seed where nothing is drawn."""
@@ -115,6 +116,7 @@ class Service:
             user=_user(asked),
             chance=caller.chance,
             journey=caller.journey,
+            tenant=caller.tenant,
         )
         if call.user is not None:
             logger.info("request %s is for user %r", call.id, call.user)
@@ -153,7 +155,7 @@ class Service:
         """
         request_id = f"{call.id}.{next(self._numbers)}"
         if call.journey is not None:
-            self.journeys.begin(request_id, call.journey)
+            self.journeys.begin(request_id, call.journey, call.salt, call.tenant)
         try:
             return await self.client.stream(
                 prompt,

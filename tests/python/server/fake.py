@@ -231,6 +231,12 @@ class FakeClient:
         """There is no engine that records anything."""
         raise Unavailable("there is no engine")
 
+    async def chances(self, *arguments: Any) -> Any:
+        raise Unavailable("there is no engine")
+
+    async def funnel(self, moment: Any) -> Any:
+        raise Unavailable("there is no engine")
+
     async def page_map(self, with_tokens: bool = False) -> Any:
         raise Unavailable("there is no engine")
 

@@ -27,8 +27,10 @@ from pellucid.engine.process.host import Opening
 from pellucid.engine.process.supervisor import Patience, Supervisor
 from pellucid.engine.records import Cursor, EngineAbout, Records
 from pellucid.engine.request import Request
+from pellucid.engine.retold import Moment
 from pellucid.engine.stats import EngineStats
 from pellucid.formats import open_checkpoint
+from pellucid.sampling.funnel import Funnel
 from pellucid.text import ChatTemplates, Tokenizer, given_chat_template
 
 logger = logging.getLogger("pellucid.engine")
@@ -147,6 +149,18 @@ class ProcessClient:
 
     async def records(self, cursor: Cursor, stamps: bool = False) -> Records:
         return await self._supervisor.present().records(cursor, stamps)
+
+    async def chances(
+        self, prompt: tuple[int, ...], answer: tuple[int, ...], top: int, salt: bytes
+    ) -> list[Entries | None]:
+        entries: list[Entries | None] = await self._call(
+            "chances", prompt=prompt, answer=answer, top=top, salt=salt
+        )
+        return entries
+
+    async def funnel(self, moment: Moment) -> Funnel:
+        found: Funnel = await self._call("funnel", moment=moment)
+        return found
 
     async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap]:
         found: tuple[int, PageMap] = await self._call("page_map", with_tokens=with_tokens)

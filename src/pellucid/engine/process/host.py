@@ -33,7 +33,9 @@ logger = logging.getLogger("pellucid.engine")
 ENGINE_FAILED: Final = 4  # the exit code of a child whose engine cannot go on
 
 # What `call` may ask of the AsyncLLM.
-CALLS: Final = frozenset({"check_grammar", "embed", "page_map", "prompt_logprobs"})
+CALLS: Final = frozenset(
+    {"chances", "check_grammar", "embed", "funnel", "page_map", "prompt_logprobs"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,13 +100,13 @@ class Hub:
 
     async def snapshot(self) -> bytes:
         """The window of now, as one message."""
-        _, window = await self._look()
+        _, window = await self.look()
         return window.all().message(window.dropped, window.engine, spans=True)
 
     async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap, Window]:
         """Who owns which page, the number of the next step, and who the owners are."""
         step, found = await self._client.page_map(with_tokens)
-        _, window = await self._look()
+        _, window = await self.look()
         return step, found, window
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class Hub:
     async def viewer(self, *, spans: bool = False) -> AsyncIterator[Viewer]:
         """Somebody watches as long as this lasts; with `spans`, the parts of forward passes too.
         Raises `PellucidError` without an engine."""
-        _, window = await self._look()
+        _, window = await self.look()
         viewer = Viewer(window, spans=spans)
         self._viewers.add(viewer)
         if self._closed:
@@ -139,7 +139,7 @@ class Hub:
                 began = loop.time()
                 pause = PERIOD_S
                 try:
-                    await self._look(watching=True)
+                    await self.look(watching=True)
                 except PellucidError:  # an engine that is started again comes back
                     pause = _AFTER_FAILURE_S
                 except Exception:
@@ -149,7 +149,7 @@ class Hub:
         finally:
             self._looking = None
 
-    async def _look(self, *, watching: bool = False) -> tuple[Parts, Window]:
+    async def look(self, *, watching: bool = False) -> tuple[Parts, Window]:
         """What is new, told to all viewers."""
         async with self._lock:
             stamps = any(viewer.spans for viewer in self._viewers)

@@ -1,33 +1,51 @@
-"""Journeys: what the server saw of requests: when they came in, and when the last byte left."""
+"""Journeys: what the server saw of requests: when they came in, what was said, and when the last
+byte left."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import time
+from array import array
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pellucid.core.errors import PellucidError
 from pellucid.core.outputs import Increment
+from pellucid.core.params import SamplingParams
 
 if TYPE_CHECKING:
     from pellucid.server.guard import Watched
 
 KEPT: Final = 1024
+# Of all journeys together: prompts and answers.
+_TOKENS_KEPT: Final = 1 << 20
+
+VIEWER_HEADER: Final = "x-pellucid-viewer"
 
 
 class Journey:
     """An HTTP request on its way. Times are seconds of `time.monotonic`; `sent` is None until the
     last byte of its response was handed to the system. `told_tokens` is how many tokens its
-    response says that its answers have."""
+    response says that its answers have.
 
-    __slots__ = ("_on_sent", "received", "sent", "told_tokens")
+    `viewer` is a secret of whoever asked, if they gave one: with it they may read its texts."""
 
-    def __init__(self) -> None:
+    __slots__ = ("_on_sent", "owner", "received", "sent", "told_tokens")
+
+    def __init__(self, viewer: str | None = None) -> None:
+        self.owner = None if viewer is None else _digest(viewer)
         self.received = time.monotonic()
         self.sent: float | None = None
         self.told_tokens: int | None = None
         self._on_sent: list[Callable[[], None]] = []
+
+    def is_of(self, viewer: str | None) -> bool:
+        """Whether it was asked for with this secret."""
+        if viewer is None or self.owner is None:
+            return False
+        return hmac.compare_digest(_digest(viewer), self.owner)
 
     def has_sent(self) -> None:
         """All of the response is out."""
@@ -41,35 +59,80 @@ class Journey:
         self._on_sent.append(told)
 
 
+class Said:
+    """The tokens of a request: its prompt, and each answer with when its tokens came."""
+
+    __slots__ = ("answers", "params", "prompt", "salt", "tenant", "times")
+
+    def __init__(self, prompt: Sequence[int], params: SamplingParams, call: Asked) -> None:
+        self.prompt = array("i", prompt)
+        self.params = params
+        self.salt = call.salt
+        self.tenant = call.tenant
+        self.answers = [array("i") for _ in range(params.n)]
+        self.times = [array("d") for _ in range(params.n)]
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.prompt) + sum(map(len, self.answers))
+
+
+class Asked(NamedTuple):
+    """Who asked for a request, and the salt of its cached prefixes."""
+
+    journey: Journey
+    salt: bytes
+    tenant: bytes
+
+
 class Journeys:
     """The last journeys, by the ids that the engine's requests have. In the event loop alone. A
     `Watcher` of the guard."""
 
     def __init__(self) -> None:
-        self._by_request: OrderedDict[str, Journey] = OrderedDict()
+        self._asked: OrderedDict[str, Asked] = OrderedDict()
+        self._said: OrderedDict[str, Said] = OrderedDict()
+        self._n_tokens = 0
         self._sent: OrderedDict[str, None] = OrderedDict()
 
-    def begin(self, request_id: str, journey: Journey) -> None:
+    def begin(self, request_id: str, journey: Journey, salt: bytes, tenant: bytes) -> None:
         """The engine is asked for `request_id` on behalf of `journey`."""
-        self._by_request[request_id] = journey
-        while len(self._by_request) > KEPT:
-            self._by_request.popitem(last=False)
+        self._asked[request_id] = Asked(journey, salt, tenant)
+        while len(self._asked) > KEPT:
+            name, _ = self._asked.popitem(last=False)
+            self._forget(name)
         journey.when_sent(lambda: self._ended(request_id))
 
     def of(self, request_id: str) -> Journey | None:
         """The journey of a request, if it came by HTTP and is remembered."""
-        return self._by_request.get(request_id)
+        asked = self._asked.get(request_id)
+        return None if asked is None else asked.journey
+
+    def said(self, request_id: str) -> Said | None:
+        """Its tokens, if they are remembered."""
+        return self._said.get(request_id)
 
     def began(self, request: Watched) -> None:
-        """It is on its way already."""
+        asked = self._asked.get(request.request_id)
+        if asked is not None:
+            said = Said(request.prompt_token_ids, request.params, asked)
+            self._said[request.request_id] = said
+            self._n_tokens += len(said.prompt)
+            self._make_room()
 
     def grew(self, request: Watched, increment: Increment, now: float) -> None:
-        """Tokens are counted at the end."""
+        said = self._said.get(request.request_id)
+        if said is not None:
+            tokens = increment.token_ids
+            said.answers[increment.index].extend(tokens)
+            said.times[increment.index].extend([now] * len(tokens))
+            self._n_tokens += len(tokens)
 
     def ended(self, request: Watched, error: PellucidError | None) -> None:
-        journey = self._by_request.get(request.request_id)
-        if journey is not None and request.metrics is not None:
-            journey.told_tokens = request.metrics.generation_tokens
+        asked = self._asked.get(request.request_id)
+        if asked is not None and request.metrics is not None:
+            asked.journey.told_tokens = request.metrics.generation_tokens
+        self._make_room()
 
     def refused(self, reason: str) -> None:
         """It never was."""
@@ -84,3 +147,17 @@ class Journeys:
         self._sent[request_id] = None
         if len(self._sent) > KEPT:
             self._sent.popitem(last=False)
+
+    def _make_room(self) -> None:
+        """Forget the oldest texts where there are too many."""
+        while self._n_tokens > _TOKENS_KEPT and len(self._said) > 1:
+            self._forget(next(iter(self._said)))
+
+    def _forget(self, name: str) -> None:
+        said = self._said.pop(name, None)
+        if said is not None:
+            self._n_tokens -= said.n_tokens
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "replace")).digest()

@@ -15,6 +15,7 @@ from pellucid.server.events import EventStream, dumps, event
 from pellucid.server.live.about import about_json
 from pellucid.server.live.hub import Hub
 from pellucid.server.live.pages import pages_json, prefix_json
+from pellucid.server.live.texts import Texts
 from pellucid.server.routes.streaming import event_stream
 from pellucid.server.service import Service
 
@@ -60,6 +61,18 @@ async def feed(request: Request) -> EventStream:
     spans = _switch(request, "spans")
     events = _events(request.app.state.hub, spans)
     return event_stream(_service(request), events, {}, _failed)
+
+
+async def one_request(request: Request) -> Response:
+    """The tokens of a request, for whoever may read them."""
+    texts: Texts = request.app.state.texts
+    return await texts.one_request(request)
+
+
+async def funnel(request: Request) -> Response:
+    """How a token was chosen, or would be by other parameters."""
+    texts: Texts = request.app.state.texts
+    return await texts.funnel(request)
 
 
 def _switch(request: Request, name: str) -> bool:

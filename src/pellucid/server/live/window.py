@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+import json
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Final
+from typing import Any, Final
 
 from pellucid.core.record import RequestRecord, StepRecord
 from pellucid.engine.records import EngineAbout, Records
@@ -81,13 +84,34 @@ class Window:
         # Tokens are counted of requests whose steps were all seen, once their last has come.
         self._first: int | None = None
         self._last = -1
-        self._chosen: Counter[int] = Counter()
+        self._chosen: dict[int, array[int]] = {}  # of each token of a sequence, its step
         self._unchecked: set[str] = set()
         self._checks: dict[str, list[str]] = {}
 
     def of(self, sequence: int) -> RequestRecord | None:
         """The request that a sequence is an answer of."""
         return self._of_sequence.get(sequence)
+
+    def request(self, name: str) -> Any:
+        """A request's JSON value as it is; None if it is not known."""
+        form = self._forms.get(name)
+        return None if form is None else json.loads(form)
+
+    def seed_of(self, name: str) -> int:
+        """That its answers are drawn with."""
+        record = self._requests.get(name)
+        return 0 if record is None else record.seed
+
+    def steps_of(self, name: str) -> Mapping[int, Sequence[int]]:
+        """For answers of a request, by number, the steps that chose its tokens: as far as all of
+        them were seen."""
+        record = self._requests.get(name)
+        if record is None or record.steps is None or self._first is None:
+            return {}
+        if record.steps[0] < self._first:
+            return {}
+        chosen = self._chosen
+        return {n: chosen.get(sequence, ()) for n, sequence in enumerate(record.sequences)}
 
     def take(self, records: Records, *, watching: bool) -> Parts:
         """Adds what was read; returns it. What nobody was there to see was not dropped."""
@@ -120,7 +144,8 @@ class Window:
         self._last = record.number
         for sequence, tokens in record.tokens.items():
             if sequence in self._of_sequence:
-                self._chosen[sequence] += len(tokens)
+                steps = self._chosen.setdefault(sequence, array("q"))
+                steps.extend([record.number] * len(tokens))
         return dumps(step_json(record, self, self.limits))
 
     def _spans_of(self, records: Records) -> list[bytes]:
@@ -145,7 +170,7 @@ class Window:
             elif record.steps[1] <= self._last:
                 self._unchecked.discard(name)
                 journey = self._journeys.of(name)
-                chosen = sum(self._chosen[sequence] for sequence in record.sequences)
+                chosen = sum(len(self._chosen.get(sequence, ())) for sequence in record.sequences)
                 told = None if journey is None else journey.told_tokens
                 checks = check_request(record, chosen, told)
                 if checks and record.steps[0] >= self._first:

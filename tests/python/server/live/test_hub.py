@@ -93,7 +93,7 @@ def test_a_sum_that_does_not_hold_is_shown() -> None:
 def test_tokens_that_do_not_add_up_are_shown() -> None:
     journeys = Journeys()
     journey = Journey()
-    journeys.begin("a", journey)
+    journeys.begin("a", journey, b"", b"")
     journey.told_tokens = 3
     window = Window(ABOUT, journeys)
     window.take(records(step(0), requests=[request()]), watching=True)
