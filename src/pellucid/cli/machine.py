@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-from pathlib import Path
 from typing import Any
 
 from pellucid.cli.output import in_bytes, table
@@ -18,6 +17,7 @@ def describe_machine() -> dict[str, Any]:
     """
     from pellucid import __version__, _native
     from pellucid.core.errors import BadInput
+    from pellucid.engine.machine import processor_name
     from pellucid.engine.memory import available_memory
 
     try:
@@ -28,7 +28,7 @@ def describe_machine() -> dict[str, Any]:
         "pellucid": __version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
-        "processor": _processor(),
+        "processor": processor_name(),
         "architecture": platform.machine(),
         "cores": _cores(),
         "memory_available": available_memory(),
@@ -67,13 +67,3 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or "unknown"

@@ -42,6 +42,7 @@ _COMMANDS = {
     "quantize": "quantize:quantize",
     "quality": "quality:quality",
     "bench": "bench:bench",
+    "trace": "trace:trace",
     "selftest": "selftest:selftest",
 }
 

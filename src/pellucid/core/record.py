@@ -203,6 +203,20 @@ class RequestRecord:
     seed: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class MachineRecord:
+    """What `threads` threads do at best on this machine: bytes read from memory a second, and
+    operations a second on 8-bit integers and on float32 (a multiply and an add are two). When that
+    was measured (seconds since 1970), and how long it took."""
+
+    read_bytes_per_second: float
+    int8_operations_per_second: float
+    f32_operations_per_second: float
+    threads: int
+    measured_at: float
+    measured_in_s: float
+
+
 class LoadRecord(NamedTuple):
     """A weight as it was loaded: by GGUF's name, its shape (rows first), the format that it is kept
     in, and the bytes that its file has it in."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.outputs import EmbeddingOutput, RequestOutput
 from pellucid.core.params import SamplingParams
-from pellucid.core.record import PageMap, StepRecord
+from pellucid.core.record import MachineRecord, PageMap, StepRecord
 from pellucid.core.spec import ModelSpec
 from pellucid.core.structured import StructuredOutputs
 from pellucid.engine.async_stream import Arrivals, AsyncStream
@@ -26,6 +26,7 @@ from pellucid.engine.frontend import salt_of
 from pellucid.engine.generation import Generation, Sink
 from pellucid.engine.likelihoods import Entries
 from pellucid.engine.llm import LLM
+from pellucid.engine.machine import machine_peaks
 from pellucid.engine.outbox import Flushed, Line, Outbox
 from pellucid.engine.probe import Pooled, Probe, Scores
 from pellucid.engine.records import (
@@ -60,6 +61,7 @@ class AsyncLLM:
         self._engine = self._llm.engine
         self._runner = Runner(self._engine)
         self._active: dict[str, Generation] = {}
+        self._machine: MachineRecord | None = None
         self._outboxes: dict[asyncio.AbstractEventLoop, Outbox] = {}
         # At the interpreter's end, too: no thread may be in a step then.
         self._close = weakref.finalize(self, self._runner.stop)
@@ -303,7 +305,13 @@ class AsyncLLM:
 
     def about(self) -> EngineAbout:
         """What the engine is: its model, limits, cache and memory."""
-        return describe_engine(self._engine)
+        return describe_engine(self._engine, self._machine)
+
+    async def measure_machine(self) -> None:
+        """Have the machine's peaks measured, if they are not known, for `about`: in less than a
+        second, in which steps are slow."""
+        threads = self._engine.model.ops.threads
+        self._machine = await asyncio.to_thread(machine_peaks, threads)
 
     def check_health(self) -> None:
         """Raises `PellucidError` if no request can be answered any more."""

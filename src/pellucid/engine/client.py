@@ -138,6 +138,9 @@ class EngineClient(Protocol):
 
     async def about(self) -> EngineAbout: ...
 
+    async def measure_machine(self) -> None:
+        """As `AsyncLLM.measure_machine`; an engine that is started again knows them too."""
+
     async def chances(
         self, prompt: tuple[int, ...], answer: tuple[int, ...], top: int, salt: bytes
     ) -> list[Entries | None]:
@@ -235,6 +238,9 @@ class LocalClient:
 
     async def about(self) -> EngineAbout:
         return self._llm.about()
+
+    async def measure_machine(self) -> None:
+        await self._llm.measure_machine()
 
     async def check_health(self) -> None:
         self._llm.check_health()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from pellucid.core.record import LoadRecord, RequestRecord, StepRecord
+from pellucid.core.record import LoadRecord, MachineRecord, RequestRecord, StepRecord
 from pellucid.core.spec import ModelSpec
 from pellucid.costs import kv_bytes_per_token
 from pellucid.costs.stages import Stage
@@ -75,6 +75,8 @@ class EngineAbout:
     epoch: int
     monotonic: float
     wall: float
+    machine: MachineRecord | None = None
+    """Its peaks, if they were measured."""
 
 
 def read_records(engine: Engine, cursor: Cursor, *, stamps: bool = False) -> Records:
@@ -111,8 +113,8 @@ def _steps_since(engine: Engine, number: int) -> list[StepRecord]:
     return list(islice(records, max(0, number - first), None))
 
 
-def describe_engine(engine: Engine) -> EngineAbout:
-    """What `engine` is, now."""
+def describe_engine(engine: Engine, machine: MachineRecord | None = None) -> EngineAbout:
+    """What `engine` is, now, on a machine of those peaks."""
     model = engine.model
     ops, limits = model.ops, engine.scheduler.limits
     return EngineAbout(
@@ -131,6 +133,7 @@ def describe_engine(engine: Engine) -> EngineAbout:
         epoch=engine.ledger.epoch,
         monotonic=time.monotonic(),
         wall=time.time(),
+        machine=machine,
     )
 
 

@@ -125,7 +125,7 @@ class Sampler:
         return _pick(row, draw)
 
     def ban(self, row: Row, draw: Draw) -> None:
-        """Makes the scores of what may not be chosen -inf, in place: padding, a mask, early ends."""
+        """Makes scores of what may not be chosen -inf: padding, a mask, ends that come early."""
         if self.not_tokens is not None:
             row[self.not_tokens] = -np.inf
         if draw.mask is not None:

@@ -67,6 +67,8 @@ _ROUTES: Final[tuple[tuple[str, str, Endpoint], ...]] = (
     ("GET", "/live/feed", live.feed),
     ("GET", "/live/requests/{id:path}", live.one_request),
     ("POST", "/live/funnel", live.funnel),
+    ("GET", "/live/recording", live.whole_recording),
+    ("GET", "/live/trace", live.trace),
     ("GET", "/live/pages", live.pages),
     ("GET", "/live/prefix", live.prefix),
     ("GET", "/", index),

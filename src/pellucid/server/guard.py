@@ -159,6 +159,9 @@ class Guard:
     async def about(self) -> EngineAbout:
         return await self._client.about()
 
+    async def measure_machine(self) -> None:
+        await self._client.measure_machine()
+
     async def check_health(self) -> None:
         if self._closing is not None:
             raise Unavailable(self._closing)

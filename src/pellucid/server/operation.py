@@ -18,7 +18,11 @@ from pellucid.engine.client import EngineClient
 from pellucid.engine.process.rest import at_rest
 from pellucid.engine.sizing import MAX_NUM_SEQS
 from pellucid.server.app import create_app
+from pellucid.server.events import dumps
 from pellucid.server.guard import GuardLimits
+from pellucid.server.live.about import about_json
+from pellucid.server.live.hub import Hub
+from pellucid.server.live.recording import Recorder
 from pellucid.server.options import Chosen
 from pellucid.server.params import sampling_in_effect
 from pellucid.server.serving import address, listen, serve, tell_supervisor
@@ -99,10 +103,11 @@ async def operate(path: Path, own_name: str, chosen: Chosen) -> None:
     traces = None if endpoint is None else traces_to(endpoint, settings.model_name)
     bound = listen(chosen["host"], chosen["port"])  # a port that is taken is said at once
     try:
+        recorder = None if chosen["record"] is None else Recorder(Path(chosen["record"]))
         _say_choices(path, chosen)
         client = await _client(path, chosen, arguments)
         try:
-            await _serve(client, settings, traces, bound, chosen)
+            await _serve(client, settings, traces, recorder, bound, chosen)
         finally:
             await client.close()
     finally:
@@ -134,8 +139,14 @@ async def _client(path: Path, chosen: Chosen, arguments: dict[str, Any]) -> Engi
 
 
 async def _serve(
-    client: EngineClient, settings: Settings, traces: Traces | None, bound: Any, chosen: Chosen
+    client: EngineClient,
+    settings: Settings,
+    traces: Traces | None,
+    recorder: Recorder | None,
+    bound: Any,
+    chosen: Chosen,
 ) -> None:
+    await _measure(client)
     app = create_app(client, settings, traces)
     _say_defaults(client)
 
@@ -144,8 +155,22 @@ async def _serve(
         logger.info("listening", extra={"url": url, "model": settings.model_name})
         tell_supervisor("READY=1")
 
+    hub: Hub = app.state.hub
+    if recorder is not None:
+        about = about_json(await hub.about(), settings.model_name, settings.show_prompts)
+        recorder.start(hub, dumps(about))
     with at_rest():
         await serve(app, bound, ready=ready, shutdown_timeout_s=chosen["shutdown_timeout"])
+    if recorder is not None:
+        await recorder.finish(hub)
+
+
+async def _measure(client: EngineClient) -> None:
+    """The machine's peaks, for whoever looks at the live pages; without them all else works."""
+    try:
+        await client.measure_machine()
+    except Exception:
+        logger.exception("the machine's peaks could not be measured")
 
 
 def _say_choices(path: Path, chosen: Chosen) -> None:

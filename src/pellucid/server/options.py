@@ -131,6 +131,7 @@ OPTIONS: Final = (
     Option("log_format", "text", "json", "Lines on standard error.", choices=FORMATS),
     Option("access_log", "switch", True, "A line for each HTTP request."),
     Option("log_prompts", "switch", False, "Prompts in the log, for whoever may read them."),
+    Option("record", "text", None, "A file for a recording of the steps, for the live pages."),
     Option("show_prompts", "switch", False, "Others' texts, for whoever looks at the live pages."),
     Option("otlp_traces_endpoint", "text", None, "Where OpenTelemetry traces go.", "nowhere"),
 )  # fmt: skip

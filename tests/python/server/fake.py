@@ -231,6 +231,9 @@ class FakeClient:
         """There is no engine that records anything."""
         raise Unavailable("there is no engine")
 
+    async def measure_machine(self) -> None:
+        raise Unavailable("there is no engine")
+
     async def chances(self, *arguments: Any) -> Any:
         raise Unavailable("there is no engine")
 

@@ -15,7 +15,7 @@ from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.logs import LogForm
 from pellucid.core.outputs import EmbeddingOutput
 from pellucid.core.params import SamplingParams
-from pellucid.core.record import PageMap
+from pellucid.core.record import MachineRecord, PageMap
 from pellucid.engine.async_stream import Arrivals, AsyncStream, Letter
 from pellucid.engine.client import Messages, ModelInfo, Options, Prompt, is_short
 from pellucid.engine.conversation import PLAIN, Layout
@@ -51,6 +51,7 @@ class ProcessClient:
         self._supervisor = supervisor
         self._front = front
         self._abort_s = abort_s
+        self._machine: MachineRecord | None = None
         self._channels: dict[str, tuple[Connection, int]] = {}
 
     @classmethod
@@ -167,7 +168,12 @@ class ProcessClient:
         return found
 
     async def about(self) -> EngineAbout:
-        return await self._supervisor.present().about()
+        about = await self._supervisor.present().about()
+        return about if about.machine is not None else replace(about, machine=self._machine)
+
+    async def measure_machine(self) -> None:
+        await self._call("measure_machine")
+        self._machine = (await self.about()).machine
 
     async def check_health(self) -> None:
         await self._supervisor.check()

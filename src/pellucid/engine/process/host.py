@@ -34,8 +34,11 @@ ENGINE_FAILED: Final = 4  # the exit code of a child whose engine cannot go on
 
 # What `call` may ask of the AsyncLLM.
 CALLS: Final = frozenset(
-    {"chances", "check_grammar", "embed", "funnel", "page_map", "prompt_logprobs"}
-)
+    {
+        "chances", "check_grammar", "embed", "funnel", "measure_machine", "page_map",
+        "prompt_logprobs",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,14 +84,24 @@ def _tensor(tensor: LoadRecord) -> dict[str, Any]:
 
 
 def _machine(about: EngineAbout) -> dict[str, Any]:
+    peaks: dict[str, float | None] = dict.fromkeys(
+        ("peak_gb_per_s", "peak_gops_int8", "peak_gflops_f32", "measured_at", "measured_in_s")
+    )
+    found = about.machine
+    if found is not None:
+        peaks = {
+            "peak_gb_per_s": round(found.read_bytes_per_second / 1e9, 3),
+            "peak_gops_int8": round(found.int8_operations_per_second / 1e9, 3),
+            "peak_gflops_f32": round(found.f32_operations_per_second / 1e9, 3),
+            "measured_at": found.measured_at,
+            "measured_in_s": found.measured_in_s,
+        }
     return {
         "backend": about.backend,
         "threads": about.threads,
         "simd": about.simd,
         "memory_bytes": installed_memory(),
-        "peak_gb_per_s": None,
-        "peak_gops_int8": None,
-        "peak_gflops_f32": None,
+        **peaks,
     }
 
 

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final
 
 from pellucid.core.errors import PellucidError
 from pellucid.core.record import PageMap
+from pellucid.costs.stages import Stage
 from pellucid.engine.client import EngineClient
-from pellucid.engine.records import BEGINNING, EngineAbout
+from pellucid.engine.records import BEGINNING, EngineAbout, Records
 from pellucid.server.live.journeys import Journeys
 from pellucid.server.live.window import Parts, Window
 
@@ -80,14 +81,31 @@ class Hub:
 
     def __init__(self, client: EngineClient, journeys: Journeys) -> None:
         self._client = client
-        self._journeys = journeys
+        self.journeys = journeys
         self._window: Window | None = None
-        self._about: EngineAbout | None = None
+        self.known: EngineAbout | None = None
+        """The engine that was looked at last."""
+        self._listeners: list[Callable[[Records], None]] = []
         self._cursor = BEGINNING
         self._viewers: set[Viewer] = set()
         self._looking: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         self._closed = False
+
+    @property
+    def stages(self) -> tuple[Stage, ...] | None:
+        """What the stamps of steps are of, once there are some."""
+        return None if self._window is None else self._window.stages
+
+    @contextlib.contextmanager
+    def listener(self, take: Callable[[Records], None]) -> Iterator[None]:
+        """`take` is given all that is read as long as this lasts, spans too."""
+        self._listeners.append(take)
+        self._begin()
+        try:
+            yield
+        finally:
+            self._listeners.remove(take)
 
     @property
     def looking(self) -> bool:
@@ -124,18 +142,21 @@ class Hub:
         self._viewers.add(viewer)
         if self._closed:
             viewer.end()
-        if self._looking is None:
-            self._looking = asyncio.get_running_loop().create_task(self._keep_looking())
+        self._begin()
         try:
             yield viewer
         finally:
             self._viewers.discard(viewer)
 
+    def _begin(self) -> None:
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().create_task(self._keep_looking())
+
     async def _keep_looking(self) -> None:
         """As long as there are viewers."""
         loop = asyncio.get_running_loop()
         try:
-            while self._viewers and not self._closed:
+            while (self._viewers or self._listeners) and not self._closed:
                 began = loop.time()
                 pause = PERIOD_S
                 try:
@@ -152,13 +173,15 @@ class Hub:
     async def look(self, *, watching: bool = False) -> tuple[Parts, Window]:
         """What is new, told to all viewers."""
         async with self._lock:
-            stamps = any(viewer.spans for viewer in self._viewers)
+            stamps = bool(self._listeners) or any(viewer.spans for viewer in self._viewers)
             records = await self._client.records(self._cursor, stamps)
             window = self._window
             if window is None or window.engine != records.cursor.epoch:
                 window = await self._new_window()
             self._cursor = records.cursor
             parts = window.take(records, watching=watching)
+            for take in tuple(self._listeners):
+                take(records)
             if parts.n:
                 for viewer in self._viewers:
                     viewer.put(parts, window)
@@ -166,6 +189,6 @@ class Hub:
 
     async def _new_window(self) -> Window:
         """For an engine that was not seen before."""
-        about = await self._client.about()
-        self._window = Window(about, self._journeys)
+        self.known = about = await self._client.about()
+        self._window = Window(about, self.journeys)
         return self._window

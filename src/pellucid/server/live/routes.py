@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from functools import partial
 
@@ -15,7 +17,9 @@ from pellucid.server.events import EventStream, dumps, event
 from pellucid.server.live.about import about_json
 from pellucid.server.live.hub import Hub
 from pellucid.server.live.pages import pages_json, prefix_json
+from pellucid.server.live.recording import recording
 from pellucid.server.live.texts import Texts
+from pellucid.server.live.trace import chrome_trace
 from pellucid.server.routes.streaming import event_stream
 from pellucid.server.service import Service
 
@@ -53,6 +57,33 @@ async def prefix(request: Request) -> Response:
     decode = partial(service.tokenizer.decode, skip_special_tokens=False) if shown else None
     body = prefix_json(step, found, window.limits, decode)
     return _json(dumps({"engine": str(window.engine), **body}))
+
+
+async def whole_recording(request: Request) -> Response:
+    """The last records with what the engine is, as a file that the pages open."""
+    name = f"pellucid-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    return _file(await _recorded(request), name)
+
+
+async def trace(request: Request) -> Response:
+    """The same as a Chrome trace."""
+    whole = json.loads(await _recorded(request))
+    name = f"pellucid-trace-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    return _file(dumps(chrome_trace(whole)), name)
+
+
+async def _recorded(request: Request) -> bytes:
+    settings = _service(request).settings
+    async with _hub(request) as hub:
+        found = await hub.about()
+        whole = await hub.snapshot()
+    about = dumps(about_json(found, settings.model_name, settings.show_prompts))
+    return recording(about, whole, {"ended": time.time()})
+
+
+def _file(content: bytes, name: str) -> Response:
+    headers = {**_NO_STORE, "Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type="application/json", headers=headers)
 
 
 async def feed(request: Request) -> EventStream:

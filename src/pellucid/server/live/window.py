@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from pellucid.core.record import RequestRecord, StepRecord
+from pellucid.costs.stages import Stage
 from pellucid.engine.records import EngineAbout, Records
 from pellucid.server.events import dumps
 from pellucid.server.live.checks import check_request
@@ -68,15 +69,25 @@ class Window:
     last `SPANNED` such steps are kept.
     """
 
-    def __init__(self, about: EngineAbout, journeys: Journeys) -> None:
+    def __init__(
+        self,
+        about: EngineAbout,
+        journeys: Journeys,
+        *,
+        steps: int = STEPS,
+        all_spans: bool = False,
+    ) -> None:
         self.engine = about.epoch
         self.dropped = 0
         self.limits = about.limits
         self._about = about
+        self.stages: tuple[Stage, ...] | None = None
+        """What the stamps of steps are of, once there are some."""
         self._span_forms: SpanForms | None = None
         self._spans: deque[list[bytes]] = deque(maxlen=SPANNED)
         self._journeys = journeys
-        self._steps: deque[bytes] = deque(maxlen=STEPS)
+        self._all_spans = all_spans
+        self._steps: deque[bytes] = deque(maxlen=steps)
         self._requests: OrderedDict[str, RequestRecord] = OrderedDict()
         self._forms: dict[str, bytes] = {}
         self._of_sequence: dict[int, RequestRecord] = {}
@@ -149,12 +160,15 @@ class Window:
         return dumps(step_json(record, self, self.limits))
 
     def _spans_of(self, records: Records) -> list[bytes]:
-        """Of the last step that was stamped."""
+        """Of the last step that was stamped, or of all."""
         if records.stages is not None:
+            self.stages = records.stages
             self._span_forms = SpanForms(self._about, records.stages)
         if self._span_forms is None:
             return []
         stamped = [record for record in records.steps if record.stamps is not None]
+        if self._all_spans:
+            return [span for record in stamped for span in self._span_forms.of(record)]
         spans = self._span_forms.of(stamped[-1]) if stamped else []
         if spans:
             self._spans.append(spans)
