@@ -123,7 +123,7 @@ def create_app(
     app.state.guide = guide.Guide(app.state.service)
     app.state.guard = guard
     app.state.metrics = metrics
-    app.state.hub = hub = Hub(guard, journeys)
+    app.state.hub = hub = Hub(guard, journeys, ids=settings.show_prompts)
     app.state.texts = Texts()
     guard.at_closing.append(hub.close)
     app.state.tokenizers = Tokenizers(settings.model_name, client.tokenizer)

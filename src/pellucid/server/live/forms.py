@@ -18,8 +18,8 @@ class Names(Protocol):
     def of(self, sequence: int) -> RequestRecord | None: ...
 
 
-def step_json(record: StepRecord, names: Names, limits: Limits) -> dict[str, Any]:
-    """A step; `limits` are the engine's."""
+def step_json(record: StepRecord, names: Names, limits: Limits, *, ids: bool) -> dict[str, Any]:
+    """A step; `limits` are the engine's. `ids`: of tokens, which are somebody's text."""
     return {
         "id": record.number,
         "start": record.start,
@@ -27,7 +27,7 @@ def step_json(record: StepRecord, names: Names, limits: Limits) -> dict[str, Any
         "batch": [_span(span, names) for span in record.spans],
         "pages": _pages(record),
         "tokens": [
-            {"request": _name(sequence, names), "sequence": sequence, "id": token}
+            {"request": _name(sequence, names), "sequence": sequence, "id": token if ids else None}
             for sequence, tokens in record.tokens.items()
             for token in tokens
         ],
@@ -35,7 +35,7 @@ def step_json(record: StepRecord, names: Names, limits: Limits) -> dict[str, Any
             {
                 "request": _name(one.sequence, names),
                 "sequence": one.sequence,
-                "guessed": one.draft,
+                "guessed": one.draft if ids else [None] * len(one.draft),
                 "accepted": one.n_accepted,
             }
             for one in record.rounds

@@ -77,11 +77,13 @@ class Viewer:
 
 
 class Hub:
-    """Looks at the engine while somebody watches, and hands on what it sees."""
+    """Looks at the engine while somebody watches, and hands on what it sees; ids of tokens, which
+    are somebody's text, only with `ids`."""
 
-    def __init__(self, client: EngineClient, journeys: Journeys) -> None:
+    def __init__(self, client: EngineClient, journeys: Journeys, *, ids: bool = False) -> None:
         self._client = client
         self.journeys = journeys
+        self.ids = ids
         self._window: Window | None = None
         self.known: EngineAbout | None = None
         """The engine that was looked at last."""
@@ -190,5 +192,5 @@ class Hub:
     async def _new_window(self) -> Window:
         """For an engine that was not seen before."""
         self.known = about = await self._client.about()
-        self._window = Window(about, self.journeys)
+        self._window = Window(about, self.journeys, ids=self.ids)
         return self._window

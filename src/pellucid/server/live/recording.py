@@ -141,7 +141,7 @@ class Recorder:
         assert self._last is not None
         began = time.thread_time()
         whole = Records(steps, requests, self._last.stats, 0, self._last.cursor, hub.stages)
-        window = Window(known, hub.journeys, steps=len(steps) + 1, all_spans=True)
+        window = Window(known, hub.journeys, steps=len(steps) + 1, all_spans=True, ids=hub.ids)
         parts = window.take(whole, watching=False)
         lost = self._n_steps - len(steps)
         records = parts.message(self._dropped + lost, known.epoch, spans=True)

@@ -66,7 +66,7 @@ class Window:
     """The last steps and requests of one engine. The requests are kept as they were told last.
 
     Spans are many: of the steps of one look, only those of the last are made, and those of the
-    last `SPANNED` such steps are kept.
+    last `SPANNED` such steps are kept. `ids`: whether steps tell the ids of tokens.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class Window:
         *,
         steps: int = STEPS,
         all_spans: bool = False,
+        ids: bool = False,
     ) -> None:
         self.engine = about.epoch
         self.dropped = 0
@@ -87,6 +88,7 @@ class Window:
         self._spans: deque[list[bytes]] = deque(maxlen=SPANNED)
         self._journeys = journeys
         self._all_spans = all_spans
+        self._ids = ids
         self._steps: deque[bytes] = deque(maxlen=steps)
         self._requests: OrderedDict[str, RequestRecord] = OrderedDict()
         self._forms: dict[str, bytes] = {}
@@ -157,7 +159,7 @@ class Window:
             if sequence in self._of_sequence:
                 steps = self._chosen.setdefault(sequence, array("q"))
                 steps.extend([record.number] * len(tokens))
-        return dumps(step_json(record, self, self.limits))
+        return dumps(step_json(record, self, self.limits, ids=self._ids))
 
     def _spans_of(self, records: Records) -> list[bytes]:
         """Of the last step that was stamped, or of all."""

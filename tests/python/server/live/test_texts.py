@@ -142,6 +142,9 @@ def test_another_key_is_another_asker_and_prompts_may_be_shown(
         server.http.headers["Authorization"] = "Bearer two"
         answer = server.http.get(f"/live/requests/{name}", headers=MINE)
         assert answer.status_code == (200 if shown else 403)
+        steps = server.http.get("/live/records").json()["steps"]
+        ids = [token["id"] for step in steps for token in step["tokens"]]
+        assert len(ids) == 12 and all((known is not None) is shown for known in ids)
         node = server.http.get("/live/prefix").json()["nodes"][0]
         assert (node["text"] is not None) is shown
         llm.close()
