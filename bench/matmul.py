@@ -21,6 +21,12 @@ import numpy.typing as npt
 from pellucid import _native
 from pellucid.quant.types import LAYOUTS, TensorType, byte_count
 
+# Activations as a weight wants them.
+FORMS = {
+    "int8": _native.matmul.QuantizedRows,
+    "int16": _native.matmul.WideRows,
+    "f32": lambda x, _: x,
+}
 ROWS = (2, 4, 8, 16, 32, 128, 512)
 # (type, outputs, inputs): SmolLM2-135M and Qwen2.5-0.5B, and the types that neither has.
 SHAPES = [
@@ -78,17 +84,19 @@ def measure(name: str, n_out: int, k: int, threads: int, args: argparse.Namespac
     type, arena = TensorType[name], _native.matmul.Arena()
     raw = random_weight(type, n_out, k)
     pool = _native.program.Pool(threads)
-    first = _native.matmul.pack(int(type), raw, n_out, k, args.simd, arena)
+    wide = _native.matmul.prefers_wide(int(type), args.simd)
+    first = _native.matmul.pack(int(type), raw, n_out, k, args.simd, arena, wide)
     copies = max(1, (args.memory << 20) // first.nbytes)
     weights = [first] + [
-        _native.matmul.pack(int(type), raw, n_out, k, args.simd, arena) for _ in range(copies - 1)
+        _native.matmul.pack(int(type), raw, n_out, k, args.simd, arena, wide)
+        for _ in range(copies - 1)
     ]
     read = max(_native.peaks.reads(pool, args.memory << 20, 5, args.simd))
     int8 = max(_native.peaks.int8(pool, 10_000, 100, args.simd))
 
     def rows(count: int) -> object:
         x = np.random.default_rng(1).standard_normal((count, k), dtype=np.float32)
-        return _native.matmul.QuantizedRows(x, args.simd) if first.wants_int8 else x
+        return FORMS[first.activations](x, args.simd)
 
     one = first.nbytes / best_seconds(weights, rows(1), threads, args.seconds)
     gop_s = {

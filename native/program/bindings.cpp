@@ -47,11 +47,12 @@ RowKind kind_of(bool logits) { return logits ? RowKind::logits : RowKind::tokens
 
 ProductInput input_of(const Either& x) {
   ProductInput input;
-  input.is_int8 = std::holds_alternative<Quantized>(x);
-  if (input.is_int8)
+  if (const auto* floats = std::get_if<Operand>(&x)) {
+    input.floats = *floats;
+  } else {
     input.blocks = std::get<Quantized>(x);
-  else
-    input.floats = std::get<Operand>(x);
+    input.kind = input.blocks.wide ? ActivationKind::int16 : ActivationKind::int8;
+  }
   return input;
 }
 
@@ -185,8 +186,9 @@ void bind_values(nb::module_& m) {
            "type"_a, "raw"_a, "n_rows"_a, "k"_a, nb::keep_alive<1, 3>());
   nb::class_<Operand>(m, "Columns", "Columns of a float32 value: slot, stride, offset, width.")
       .def(nb::init<int, int64_t, int64_t, int64_t>());
-  nb::class_<Quantized>(m, "Blocks", "A quantised value: slot, features.")
-      .def(nb::init<int, int64_t>());
+  nb::class_<Quantized>(m, "Blocks", "A quantised value: slot, features, whether of 16 bits.")
+      .def(nb::init<int, int64_t, bool>(), "slot"_a, "features"_a, "wide"_a = false);
+  m.def("wide_row_bytes", &wide_row_bytes, "features"_a, "Bytes of a row of 16 bits.");
 }
 
 }  // namespace

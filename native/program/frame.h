@@ -32,10 +32,14 @@ struct Operand {
   int64_t width = 0;
 };
 
-// A value quantised for a product: rows of k / 32 blocks.
+// A value quantised for a product: rows of k / 32 blocks of int8, or wide, of 16 bits.
 struct Quantized {
   int slot = -1;
   int64_t k = 0;
+  bool wide = false;
+  int64_t row_bytes() const {
+    return wide ? wide_row_bytes(k) : k / kBlock * static_cast<int64_t>(sizeof(ActivationBlock));
+  }
 };
 
 // One span of a step: rows [first_row, first_row + length) hold positions from `start` on.
@@ -64,6 +68,9 @@ struct Frame {
   }
   ActivationBlock* row(const Quantized& x, int64_t r) const {
     return reinterpret_cast<ActivationBlock*>(slots[x.slot]) + r * (x.k / kBlock);
+  }
+  uint8_t* wide_row(const Quantized& x, int64_t r) const {
+    return reinterpret_cast<uint8_t*>(slots[x.slot]) + r * x.row_bytes();
   }
 };
 

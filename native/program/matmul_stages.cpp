@@ -12,8 +12,9 @@ namespace {
 constexpr int64_t kChunkBytes = 16 * 1024;
 // Chunks a thread: enough that a thread which the system took away holds little up.
 constexpr int64_t kChunksEach = 4;
-// Rows whose two factors stay in the nearest cache while they are combined.
-constexpr int64_t kGatedRows = 64;
+// Rows whose two factors stay in the nearest cache while they are combined; of 16 bits in the second,
+// as opening the weights for each strip of rows costs as much as multiplying two dozen of them.
+constexpr int64_t kGatedRows = 64, kWideGatedRows = 512;
 // Bytes of the input that stay in the second-level cache while every unit reads them.
 constexpr int64_t kStripBytes = 512 * 1024;
 
@@ -24,11 +25,12 @@ int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 Activations ProductInput::rows(const Frame& frame, int64_t begin, int64_t end) const {
   Activations x;
   x.rows = end - begin;
-  x.k = is_int8 ? blocks.k : floats.width;
-  if (is_int8)
-    x.blocks = frame.row(blocks, begin);
-  else
-    x.f32 = frame.row(floats, begin);
+  x.k = k();
+  switch (kind) {
+    case ActivationKind::int8: x.blocks = frame.row(blocks, begin); break;
+    case ActivationKind::int16: x.wide = frame.wide_row(blocks, begin); break;
+    case ActivationKind::f32: x.f32 = frame.row(floats, begin); break;
+  }
   return x;
 }
 
@@ -87,6 +89,7 @@ GatedStage::GatedStage(RowKind kind, ProductInput x, Product gate, Product up, c
       up_(std::move(up)),
       act_(act == "silu_mul" ? &RowKernels::silu_mul : &RowKernels::gelu_tanh_mul),
       y_(y),
+      strip_rows_(x.kind == ActivationKind::int16 ? kWideGatedRows : kGatedRows),
       columns_(std::lcm(gate_.weight->group, kBlock)),
       n_units_(divide_up(gate_.weight->n_out, columns_)) {
   if (act != "silu_mul" && act != "gelu_tanh_mul")
@@ -94,12 +97,13 @@ GatedStage::GatedStage(RowKind kind, ProductInput x, Product gate, Product up, c
 }
 
 size_t GatedStage::scratch_bytes() const {
-  return static_cast<size_t>(2 * columns_ * kGatedRows) * sizeof(float);
+  return static_cast<size_t>(2 * columns_ * strip_rows_) * sizeof(float);
 }
 
 void GatedStage::prepare(const Frame& frame, int threads) {
-  const int64_t row_bytes = x_.is_int8 ? x_.blocks.k * 2 : x_.floats.width * 4;
-  row_chunk_ = std::max<int64_t>(kStripBytes / row_bytes / kGatedRows, 1) * kGatedRows;
+  const bool floats = x_.kind == ActivationKind::f32;
+  const int64_t row_bytes = floats ? x_.floats.width * 4 : x_.blocks.row_bytes();
+  row_chunk_ = std::max<int64_t>(kStripBytes / row_bytes / strip_rows_, 1) * strip_rows_;
   const int64_t row_chunks = divide_up(frame.rows(kind_), row_chunk_);
   unit_chunk_ = std::clamp<int64_t>(n_units_ * row_chunks / (threads * kChunksEach), 1, n_units_);
 }
@@ -136,8 +140,8 @@ void GatedStage::run(const Frame& frame, Worker& worker) const {
     const int64_t first = i % unit_chunks * unit_chunk_;
     // A unit's weights stay in the nearest cache for all rows.
     for (int64_t u = first; u < std::min(first + unit_chunk_, n_units_); ++u)
-      for (int64_t r = begin; r < end; r += kGatedRows)
-        unit(frame, r, std::min(r + kGatedRows, end), u, space);
+      for (int64_t r = begin; r < end; r += strip_rows_)
+        unit(frame, r, std::min(r + strip_rows_, end), u, space);
   });
 }
 

@@ -14,7 +14,8 @@ namespace pellucid {
 struct ProductInput {
   Quantized blocks;
   Operand floats;
-  bool is_int8 = false;
+  ActivationKind kind = ActivationKind::f32;
+  int64_t k() const { return kind == ActivationKind::f32 ? floats.width : blocks.k; }
   // Rows [begin, end).
   Activations rows(const Frame& frame, int64_t begin, int64_t end) const;
 };
@@ -69,6 +70,7 @@ class GatedStage final : public Stage {
   Product gate_, up_;
   void (*RowKernels::*act_)(const float*, const float*, int64_t, float*);
   Output y_;
+  int64_t strip_rows_;
   int64_t columns_;  // of a unit: whole groups of the weights and whole blocks of the output
   int64_t n_units_;
   int64_t row_chunk_ = 1, unit_chunk_ = 1;

@@ -71,20 +71,20 @@ void Program::check(const Quantized& x, RowKind kind, const char* what) const {
   if (x.slot < 0 || x.slot >= static_cast<int>(slots_.size())) refuse(name + ": slot " + str(x.slot));
   if (slots_[x.slot].kind != kind) refuse(name + ": rows of the other kind");
   if (x.k < 1 || x.k % kBlock) refuse(name + ": k is " + str(x.k) + ", must be a multiple of 32");
-  if (x.k / kBlock * static_cast<int64_t>(sizeof(ActivationBlock)) > slots_[x.slot].bytes_per_row)
+  if (x.row_bytes() > slots_[x.slot].bytes_per_row)
     refuse(name + ": k " + str(x.k) + " exceeds its slot");
 }
 
 void Program::check(const ProductInput& x, const PackedWeight& weight, RowKind kind) const {
-  if (x.is_int8)
-    check(x.blocks, kind, "linear: x");
-  else
+  const bool floats = x.kind == ActivationKind::f32;
+  if (floats)
     check(x.floats, kind, "linear: x");
-  if (x.is_int8 != (weight.activations == ActivationKind::int8))
-    refuse("linear: the weight wants its activations in another form");
-  const int64_t k = x.is_int8 ? x.blocks.k : x.floats.width;
-  if (k != weight.k) refuse("linear: x has " + str(k) + " features, the weight k = " + str(weight.k));
-  if (!x.is_int8 && (x.floats.offset != 0 || x.floats.stride != x.floats.width))
+  else
+    check(x.blocks, kind, "linear: x");
+  if (x.kind != weight.activations) refuse("linear: the weight wants its activations in another form");
+  if (x.k() != weight.k)
+    refuse("linear: x has " + str(x.k()) + " features, the weight k = " + str(weight.k));
+  if (floats && (x.floats.offset != 0 || x.floats.stride != x.floats.width))
     refuse("linear: rows of x are not contiguous");
 }
 
@@ -135,6 +135,7 @@ void Program::quantize_rest(Operand x, Quantized blocks, Quantized y) {
   check(x, open_kind_, "quantize_rest: x");
   check(blocks, open_kind_, "quantize_rest: blocks");
   check(y, open_kind_, "quantize_rest: y");
+  if (blocks.wide || y.wide) refuse("quantize_rest: of 16 bits");
   if (x.width != y.k || x.width != blocks.k)
     refuse("quantize_rest: " + str(x.width) + " features less " + str(blocks.k) + " as " + str(y.k));
   rows("quantize_rest").add(quantize_rest_op(x, blocks, y));
@@ -234,7 +235,7 @@ void Program::product(const PackedWeight* weight, std::vector<float> bias, Opera
     refuse("linear: bias has " + str(n) + " values, the weight n_out = " + str(weight->n_out));
   if (rest) {
     check(*rest, open_kind_, "linear: rest");
-    if (!open_input_.is_int8 || rest->k != open_input_.blocks.k)
+    if (open_input_.kind != ActivationKind::int8 || rest->wide || rest->k != open_input_.blocks.k)
       refuse("linear: a rest of " + str(rest->k) + " features of another input");
   }
   open_products_->add({weight, std::move(bias), y, add, rest.value_or(Quantized{})});
@@ -244,6 +245,7 @@ void Program::gated(RowKind kind, ProductInput x, Product gate, Product up, cons
                     GatedStage::Output y) {
   check(x, *gate.weight, kind);
   check(x, *up.weight, kind);
+  if (y.is_int8 && y.blocks.wide) refuse("gated: y in 16 bits");
   if (y.is_int8)
     check(y.blocks, kind, "gated: y");
   else
@@ -263,6 +265,7 @@ void Program::gated(RowKind kind, ProductInput x, Product gate, Product up, cons
 
 void Program::attention(AttentionSettings settings, Operand q, AttentionStage::Output y) {
   check(q, RowKind::tokens, "attention: q");
+  if (y.is_int8 && y.blocks.wide) refuse("attention: y in 16 bits");
   if (y.is_int8)
     check(y.blocks, RowKind::tokens, "attention: y");
   else
@@ -351,15 +354,15 @@ void Program::lay_out(Frame& frame, std::span<float> out) {
     starts.push_back(total);
     total += aligned(static_cast<size_t>(slot.bytes_per_row * frame.rows(slot.kind)));
   }
-  const size_t needed = total + scratch * static_cast<size_t>(pool_->threads()) + kAlign;
+  const size_t needed = total + scratch * static_cast<size_t>(pool_->threads());
   if (needed > arena_bytes_) {
     arena_.reset();
     arena_bytes_ = 0;
-    arena_ = std::make_unique_for_overwrite<std::byte[]>(needed);
+    // Tiles read sixteen rows at once, each in a page of its own if pages are small.
+    arena_ = allocate_pages(needed);
     arena_bytes_ = needed;
   }
-  std::byte* base = arena_.get();
-  base += aligned(reinterpret_cast<uintptr_t>(base)) - reinterpret_cast<uintptr_t>(base);
+  auto* base = reinterpret_cast<std::byte*>(arena_.get());
   for (size_t start : starts) frame.slots.push_back(base + start);
   for (int t = 0; t < pool_->threads(); ++t)
     frame.scratch.push_back(base + total + static_cast<size_t>(t) * scratch);

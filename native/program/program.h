@@ -103,7 +103,7 @@ class Program {
   RowKind output_kind_ = RowKind::logits;
 
   ForkMutex mutex_;
-  std::unique_ptr<std::byte[]> arena_;
+  std::shared_ptr<uint8_t> arena_;
   size_t arena_bytes_ = 0;
 };
 

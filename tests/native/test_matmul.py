@@ -93,7 +93,7 @@ class Product:
         self.weight = matmul.pack(int(self.type), self.raw, self.n, self.k, self.simd)
 
     def rows(self, x: Floats) -> object:
-        return matmul.QuantizedRows(x, self.simd) if self.weight.wants_int8 else x
+        return matmul.QuantizedRows(x, self.simd) if self.weight.activations == "int8" else x
 
     def __call__(self, x: Floats, bias: Floats | None = None, onto: Floats | None = None) -> Floats:
         out = np.full((x.shape[0], self.n), np.nan, np.float32) if onto is None else onto.copy()
@@ -123,7 +123,7 @@ def exact_product(product: Product, x: Floats) -> tuple[Doubles, Doubles]:
     w = dequantize(product.raw, product.type, (product.n, product.k)).astype(np.float64)
     a = x.astype(np.float64)
     roundings = product.k + 2
-    if product.weight.wants_int8:
+    if product.weight.activations == "int8":
         blocks = quantized(x)
         a = (blocks["q"] * blocks["scale"][..., None].astype(np.float64)).reshape(a.shape)
         roundings = 4 * (product.k // 32)
@@ -288,7 +288,7 @@ def test_many_packed_together_are_each_as_packed_alone(threads: int) -> None:
     shapes = [(TensorType.Q8_0, 4100, 256), (TensorType.F32, 3, 8)]
     shapes += [(type, 37, 512) for type in TYPES]
     raws = [random_raw(rng, *shape) for shape in shapes]
-    given = [(int(t), raw, n, k, False) for (t, n, k), raw in zip(shapes, raws, strict=True)]
+    given = [(int(t), raw, n, k, False, False) for (t, n, k), raw in zip(shapes, raws, strict=True)]
     packed = matmul.pack_all(given, _native.program.Pool(threads), SIMD[-1], matmul.Arena())
     for (type, n, k), raw, weight in zip(shapes, raws, packed, strict=True):
         alone = Product(type, n, k, raw, SIMD[-1])
@@ -308,7 +308,7 @@ def test_pages_of_a_mapped_weight_are_given_back(tmp_path: Path) -> None:
     assert int(file.sum(dtype=np.uint64)) == int(raw.sum(dtype=np.uint64))  # all pages are there
     resident = resident_bytes(tmp_path / "weights")
     assert resident >= size
-    given = (0, file[100:], n, k, True)
+    given = (0, file[100:], n, k, True, False)
     (weight,) = matmul.pack_all([given], _native.program.Pool(2))
     assert resident_bytes(tmp_path / "weights") < size // 8
     np.testing.assert_array_equal(file[100:], raw)
@@ -467,7 +467,10 @@ def test_refuses_what_does_not_fit() -> None:
         ("n_out = 0", lambda: matmul.pack(2, np.zeros(0, np.uint8), 0, 64)),
         ("k = 0", lambda: matmul.pack(2, np.zeros(0, np.uint8), 1, 0)),
         ("type 10", lambda: matmul.pack(10, np.zeros(0, np.uint8), 1, 256)),
-        ("type 10", lambda: matmul.pack_all([(10, np.zeros(0, np.uint8), 1, 256, False)], pool)),
+        (
+            "type 10",
+            lambda: matmul.pack_all([(10, np.zeros(0, np.uint8), 1, 256, False, False)], pool),
+        ),
         ("unknown instruction set", lambda: matmul.pack(2, product.raw, 20, 64, "sse9")),
     ]
     for message, call in refused:

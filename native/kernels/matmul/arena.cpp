@@ -18,8 +18,9 @@ size_t round_up(size_t bytes, size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// `bytes` is a multiple of a line.
-std::shared_ptr<uint8_t> new_piece(size_t bytes) {
+}  // namespace
+
+std::shared_ptr<uint8_t> allocate_pages(size_t bytes) {
   const std::align_val_t alignment{bytes < kLargePage ? kLine : kLargePage};
   const auto free = [alignment](uint8_t* p) { ::operator delete(p, alignment); };
   std::shared_ptr<uint8_t> piece(static_cast<uint8_t*>(::operator new(bytes, alignment)), free);
@@ -30,14 +31,12 @@ std::shared_ptr<uint8_t> new_piece(size_t bytes) {
   return piece;
 }
 
-}  // namespace
-
 std::shared_ptr<uint8_t> WeightArena::allocate(size_t bytes) {
   bytes = round_up(bytes, kLine);
   const std::lock_guard lock(mutex_);
   if (bytes > size_ - used_) {
     const size_t size = std::max(round_up(piece_bytes_, kLine), bytes);
-    piece_ = new_piece(size);
+    piece_ = allocate_pages(size);
     size_ = size;
     used_ = 0;
   }

@@ -8,6 +8,10 @@
 
 namespace pellucid {
 
+// Bytes of any value, aligned to 64; from 2 MB on in large pages, where the system grants them. Throws
+// std::bad_alloc.
+std::shared_ptr<uint8_t> allocate_pages(size_t bytes);
+
 // One row at a time reads every weight once for each token; with pages of 4 KB a tenth to a third
 // of that time went into finding them. Large pages must be aligned to their size, which most
 // weights are smaller than, so weights lie one after another in pieces of many pages.

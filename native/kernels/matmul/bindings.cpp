@@ -27,6 +27,10 @@ using Rows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu
 using Vector = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Output = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
+const char* kind_name(ActivationKind kind) {
+  return kind == ActivationKind::int8 ? "int8" : kind == ActivationKind::int16 ? "int16" : "f32";
+}
+
 // Quantised rows, in memory that is theirs.
 class QuantizedRows {
  public:
@@ -40,7 +44,7 @@ class QuantizedRows {
     for (int64_t r = 0; r < rows_; ++r)
       quantize_row(x.data() + r * k_, k_, blocks_.data() + r * (k_ / kBlock), chosen);
   }
-  Activations view() const { return {rows_, k_, nullptr, blocks_.data()}; }
+  Activations view() const { return {rows_, k_, nullptr, blocks_.data(), nullptr}; }
   nb::bytes bytes() const { return nb::bytes(blocks_.data(), blocks_.size() * sizeof(ActivationBlock)); }
 
  private:
@@ -48,11 +52,36 @@ class QuantizedRows {
   std::vector<ActivationBlock> blocks_;
 };
 
-// type, raw, n_out, k, mapped: see RawWeight
-using RawTuple = std::tuple<int, Bytes, int64_t, int64_t, bool>;
+// Rows of 16 bits, in memory that is theirs.
+class WideRows {
+ public:
+  WideRows(const Rows& x, const std::string& simd)
+      : rows_(static_cast<int64_t>(x.shape(0))), k_(static_cast<int64_t>(x.shape(1))) {
+    if (k_ % kBlock)
+      throw std::invalid_argument("activations have k = " + std::to_string(k_) +
+                                  ", which is no multiple of " + std::to_string(kBlock));
+    const Simd chosen = simd_named(simd);
+    const int64_t bytes = wide_row_bytes(k_);
+    lines_.resize(static_cast<size_t>(rows_ * bytes / 64 + 1));
+    for (int64_t r = 0; r < rows_; ++r) quantize_row_wide(x.data() + r * k_, k_, data() + r * bytes, chosen);
+  }
+  Activations view() const { return {rows_, k_, nullptr, nullptr, lines_.front().bytes}; }
+  nb::bytes bytes() const { return nb::bytes(lines_.data(), (lines_.size() - 1) * 64); }
+
+ private:
+  struct alignas(64) Line {
+    uint8_t bytes[64];
+  };
+  uint8_t* data() { return lines_.front().bytes; }
+  int64_t rows_, k_;
+  std::vector<Line> lines_;
+};
+
+// type, raw, n_out, k, mapped, wide: see RawWeight
+using RawTuple = std::tuple<int, Bytes, int64_t, int64_t, bool, bool>;
 
 RawWeight checked(const RawTuple& given) {
-  const auto& [number, raw, n_out, k, mapped] = given;
+  const auto& [number, raw, n_out, k, mapped, wide] = given;
   const auto type = static_cast<TensorType>(number);
   const auto* layout = matmul::find_layout(type);
   // The byte count, which packing trusts.
@@ -63,7 +92,7 @@ RawWeight checked(const RawTuple& given) {
                                   std::to_string(n_out) + " x " + std::to_string(k) + " values of " +
                                   matmul::type_name(layout->type) + " do not");
   }
-  return {type, raw.data(), n_out, k, mapped};
+  return {type, raw.data(), n_out, k, mapped, wide};
 }
 
 std::vector<std::unique_ptr<PackedWeight>> pack_all(const std::vector<RawTuple>& weights, Pool& pool,
@@ -77,18 +106,20 @@ std::vector<std::unique_ptr<PackedWeight>> pack_all(const std::vector<RawTuple>&
 }
 
 std::unique_ptr<PackedWeight> pack(int type, const Bytes& raw, int64_t n_out, int64_t k,
-                                   const std::string& simd, WeightArena* arena) {
+                                   const std::string& simd, WeightArena* arena, bool wide) {
   Pool alone(1);
-  return std::move(pack_all({{type, raw, n_out, k, false}}, alone, simd, arena).front());
+  return std::move(pack_all({{type, raw, n_out, k, false, wide}}, alone, simd, arena).front());
 }
 
 Activations view_of(nb::handle x) {
   QuantizedRows* quantized;
   if (nb::try_cast(x, quantized) && quantized) return quantized->view();
+  WideRows* wide;
+  if (nb::try_cast(x, wide) && wide) return wide->view();
   Rows rows;
   if (!nb::try_cast(x, rows, false))
-    throw nb::type_error("x is neither QuantizedRows nor a float32 array of rows and k");
-  return {static_cast<int64_t>(rows.shape(0)), static_cast<int64_t>(rows.shape(1)), rows.data(), nullptr};
+    throw nb::type_error("x is neither QuantizedRows nor WideRows nor a float32 array of rows and k");
+  return {static_cast<int64_t>(rows.shape(0)), static_cast<int64_t>(rows.shape(1)), rows.data(), nullptr, nullptr};
 }
 
 void multiply(const PackedWeight& weight, nb::handle x, Output out, std::optional<Vector> bias, bool add,
@@ -113,11 +144,14 @@ std::vector<double> time_all(const std::vector<const PackedWeight*>& weights, nb
                              int passes) {
   const Activations rows = view_of(x);
   if (passes < 1) throw std::invalid_argument("passes is " + std::to_string(passes));
+  const ActivationKind kind = rows.wide     ? ActivationKind::int16
+                              : rows.blocks ? ActivationKind::int8
+                                            : ActivationKind::f32;
   int64_t ldo = 0;
   for (const PackedWeight* weight : weights) {
     if (!weight) throw std::invalid_argument("weights holds None");
     if (weight->k != rows.k) throw std::invalid_argument("weights and x differ in k");
-    if ((weight->activations == ActivationKind::int8) != (rows.blocks != nullptr))
+    if (weight->activations != kind)
       throw std::invalid_argument("x is not of the kind that the weights want");
     ldo = std::max(ldo, weight->n_out);
   }
@@ -136,6 +170,9 @@ void bind_matmul(nb::module_& parent) {
                             "float32 [rows, k] as int8 in blocks of 32, a scale for each.")
       .def(nb::init<const Rows&, const std::string&>(), nb::arg("x"), nb::arg("simd") = "")
       .def("bytes", &QuantizedRows::bytes, "The blocks as they lie in memory.");
+  nb::class_<WideRows>(m, "WideRows", "float32 [rows, k] as 16 bits, a scale for each 512 values or fewer.")
+      .def(nb::init<const Rows&, const std::string&>(), nb::arg("x"), nb::arg("simd") = "")
+      .def("bytes", &WideRows::bytes, "The rows as they lie in memory.");
   nb::class_<PackedWeight>(m, "Weight", "A weight (n_out, k) in the layout that kernels stream.")
       .def_ro("n_out", &PackedWeight::n_out)
       .def_ro("k", &PackedWeight::k)
@@ -143,18 +180,22 @@ void bind_matmul(nb::module_& parent) {
       .def_prop_ro("n_groups", &PackedWeight::n_groups)
       .def_prop_ro("nbytes", &PackedWeight::bytes)
       .def_prop_ro("simd", [](const PackedWeight& w) { return std::string(simd_name(w.simd)); })
-      .def_prop_ro("wants_int8",
-                   [](const PackedWeight& w) { return w.activations == ActivationKind::int8; })
+      .def_prop_ro("activations", [](const PackedWeight& w) { return kind_name(w.activations); },
+                   "What it is multiplied with: int8 (QuantizedRows), int16 (WideRows) or f32.")
       .def("multiply", &multiply, nb::arg("x"), nb::arg("out"), nb::arg("bias").none() = nb::none(),
            nb::arg("add") = false, nb::arg("group_begin") = 0, nb::arg("group_end") = -1,
            "out[r, o] = sum_k x[r, k] W[o, k] (+ bias[o]) (+ out[r, o]) for the outputs of groups.");
   m.def("pack", &pack, nb::arg("type"), nb::arg("raw"), nb::arg("n_out"), nb::arg("k"),
-        nb::arg("simd") = "", nb::arg("arena").none() = nb::none(),
+        nb::arg("simd") = "", nb::arg("arena").none() = nb::none(), nb::arg("wide") = false,
         "Packs the rows of a tensor of a GGUF type; `raw` is uint8 [bytes].");
   m.def("pack_all", &pack_all, nb::arg("weights"), nb::arg("pool"), nb::arg("simd") = "",
         nb::arg("arena").none() = nb::none(),
-        "Packs many, each (type, raw, n_out, k, mapped), by all threads of the pool. `mapped`: raw is "
-        "the mapping of a file, whose pages are given back once they are read.");
+        "Packs many, each (type, raw, n_out, k, mapped, wide), by all threads of the pool. `mapped`: raw "
+        "is the mapping of a file, whose pages are given back once they are read. `wide`: multiplied "
+        "with 16 bits where the type can be.");
+  m.def("prefers_wide", [](int type, const std::string& simd) {
+    return prefers_wide(static_cast<TensorType>(type), simd_named(simd));
+  }, nb::arg("type"), nb::arg("simd") = "", "Whether a type gains by 16 bits on an instruction set.");
   m.def("time_products", &time_all, nb::arg("weights"), nb::arg("x"), nb::arg("threads"),
         nb::arg("passes"), "Seconds of each pass over the weights by a pool of threads.");
   m.def("considered", [] {

@@ -30,8 +30,9 @@ enum class TensorType : int32_t {
 
 // How a weight wants the activations it is multiplied with.
 enum class ActivationKind : uint8_t {
-  int8,  // `Activations::blocks`
-  f32,   // `Activations::f32`
+  int8,   // `Activations::blocks`
+  int16,  // `Activations::wide`
+  f32,    // `Activations::f32`
 };
 
 constexpr int64_t kBlock = 32;  // values in a block of activations
@@ -59,6 +60,7 @@ struct Activations {
   int64_t k = 0;
   const float* f32 = nullptr;               // [rows][k]
   const ActivationBlock* blocks = nullptr;  // [rows][k / 32], aligned to 64 bytes
+  const uint8_t* wide = nullptr;            // [rows][wide_row_bytes(k)], aligned to 64 bytes
 };
 
 // A weight (n_out, k), packed.
@@ -89,6 +91,7 @@ struct RawWeight {
   int64_t n_out = 0;
   int64_t k = 0;
   bool mapped = false;  // a mapping of a file: its pages are given back to the system once read
+  bool wide = false;    // to be multiplied with activations of 16 bits; see `prefers_wide`
 };
 
 // Packs weights, each read once and not kept, by all threads of the pool. They lie in memory of
@@ -99,6 +102,16 @@ std::vector<std::unique_ptr<PackedWeight>> pack_weights(const std::vector<RawWei
 
 // Whether `pack_weights` takes this type.
 bool can_pack(TensorType type);
+
+// Whether products of this type gain by activations of 16 bits on this instruction set: where tiles
+// sum many values at once. Accuracy gains anywhere.
+bool prefers_wide(TensorType type, Simd simd);
+
+// The bytes of one row of k values of 16 bits (see wide.h), k a multiple of 32, and the row: as exact
+// as 16 bits are for each 512 values or fewer. One that holds an infinity or NaN makes that row's
+// outputs NaN, no other's.
+int64_t wide_row_bytes(int64_t k);
+void quantize_row_wide(const float* x, int64_t k, uint8_t* row, Simd simd);
 
 // The k / 32 blocks of one row of k values (k a multiple of 32): scale = max|x| / 127 by block,
 // q = round(x / scale), half to even. A block whose largest magnitude is below 2^-100 is all zero.

@@ -5,6 +5,8 @@
 
 #include "kernels/matmul/kernels.h"
 #include "kernels/matmul/pack.h"
+#include "kernels/matmul/wide.h"
+#include "kernels/matmul/weight.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -17,6 +19,24 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
 
+const char* kind_name(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::int8: return "int8 blocks";
+    case ActivationKind::int16: return "int16 rows";
+    case ActivationKind::f32: return "f32 rows";
+  }
+  return "?";
+}
+
+bool has(const Activations& x, ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::int8: return x.blocks != nullptr;
+    case ActivationKind::int16: return x.wide != nullptr;
+    case ActivationKind::f32: return x.f32 != nullptr;
+  }
+  return false;
+}
+
 int64_t checked_product(int64_t a, int64_t b) {
   int64_t product;
   if (__builtin_mul_overflow(a, b, &product)) throw std::bad_alloc();
@@ -27,7 +47,7 @@ int64_t checked_product(int64_t a, int64_t b) {
 // cache beside the group.
 constexpr int64_t kStripBytes = 512 * 1024;
 
-class LaidOutWeight final : public PackedWeight {
+class LaidOutWeight final : public LoadedWeight {
  public:
   LaidOutWeight(const Layout& layout, int64_t n_out_, int64_t k_, Simd simd_, WeightArena& arena)
       : layout_(layout), kernels_(kernel_set(simd_).kernels(layout.type)) {
@@ -42,7 +62,7 @@ class LaidOutWeight final : public PackedWeight {
   }
 
   // Fills groups [begin, end) from the rows at `raw`.
-  void pack(const uint8_t* raw, int64_t begin, int64_t end) {
+  void pack(const uint8_t* raw, int64_t begin, int64_t end) override {
     for (int64_t g = begin; g < end; ++g)
       pack_group(layout_, raw, n_out, k, g, data_.get() + g * group_bytes_);
   }
@@ -64,22 +84,6 @@ class LaidOutWeight final : public PackedWeight {
   }
 
  private:
-  void check(const Activations& x, int64_t ldo, int64_t group_begin, int64_t group_end) const {
-    if (x.k != k)
-      refuse("activations have k = " + std::to_string(x.k) + ", the weight k = " + std::to_string(k));
-    if (x.rows < 0) refuse("activations have rows = " + std::to_string(x.rows));
-    if (layout_.is_float() ? !x.f32 : !x.blocks)
-      refuse(std::string("activations lack the ") + (layout_.is_float() ? "f32 rows" : "int8 blocks") +
-             " that a " + type_name(type) + " weight reads");
-    const int64_t written = std::min(group_end * group, n_out) - group_begin * group;
-    if (ldo < written && x.rows > 1)
-      refuse("out has ldo = " + std::to_string(ldo) + ", less than the " + std::to_string(written) +
-             " outputs of its groups");
-    if (group_begin < 0 || group_begin > group_end || group_end > n_groups())
-      refuse("groups [" + std::to_string(group_begin) + ", " + std::to_string(group_end) +
-             ") are not within the weight's " + std::to_string(n_groups()));
-  }
-
   // The first rows, as many as tiles are worth while for. Returns how many.
   int64_t multiply_tiled(const Activations& x, const float* bias, float* out, int64_t ldo, bool add,
                          int64_t group_begin, int64_t group_end) const {
@@ -118,7 +122,7 @@ class LaidOutWeight final : public PackedWeight {
   std::shared_ptr<uint8_t> data_;
 };
 
-std::unique_ptr<LaidOutWeight> lay_out(const RawWeight& from, Simd simd, WeightArena& arena) {
+std::unique_ptr<LoadedWeight> lay_out(const RawWeight& from, Simd simd, WeightArena& arena) {
   const Layout* layout = find_layout(from.type);
   if (!layout) refuse("no kernels for weights of type " + std::to_string(static_cast<int>(from.type)));
   if (from.n_out <= 0) refuse("weight has n_out = " + std::to_string(from.n_out));
@@ -126,6 +130,7 @@ std::unique_ptr<LaidOutWeight> lay_out(const RawWeight& from, Simd simd, WeightA
     refuse("weight has k = " + std::to_string(from.k) + ", which is no multiple of the " +
            std::to_string(layout->raw_elements) + " values in a block of " + type_name(from.type));
   if (from.n_out > INT64_MAX / 64 / from.k) throw std::bad_alloc();
+  if (from.wide && can_be_wide(from.type)) return wide_weight(*layout, from, simd, arena);
   return std::make_unique<LaidOutWeight>(*layout, from.n_out, from.k, simd, arena);
 }
 
@@ -134,12 +139,12 @@ std::unique_ptr<LaidOutWeight> lay_out(const RawWeight& from, Simd simd, WeightA
 constexpr int64_t kPieceBytes = 512 * 1024;
 
 struct Piece {
-  LaidOutWeight* weight;
+  LoadedWeight* weight;
   const RawWeight* from;
   int64_t begin, end;  // groups
 };
 
-void add_pieces(LaidOutWeight& weight, const RawWeight& from, std::vector<Piece>& pieces) {
+void add_pieces(LoadedWeight& weight, const RawWeight& from, std::vector<Piece>& pieces) {
   const int64_t groups = weight.n_groups();
   const int64_t group_bytes = static_cast<int64_t>(weight.bytes()) / groups;
   const int64_t step = std::max<int64_t>(kPieceBytes / group_bytes, 1);
@@ -175,6 +180,22 @@ void pack(const Piece& piece) {
 
 }  // namespace
 
+void LoadedWeight::check(const Activations& x, int64_t ldo, int64_t group_begin, int64_t group_end) const {
+  if (x.k != k)
+    refuse("activations have k = " + std::to_string(x.k) + ", the weight k = " + std::to_string(k));
+  if (x.rows < 0) refuse("activations have rows = " + std::to_string(x.rows));
+  if (!has(x, activations))
+    refuse(std::string("activations lack the ") + kind_name(activations) + " that a " + type_name(type) +
+           " weight reads");
+  const int64_t written = std::min(group_end * group, n_out) - group_begin * group;
+  if (ldo < written && x.rows > 1)
+    refuse("out has ldo = " + std::to_string(ldo) + ", less than the " + std::to_string(written) +
+           " outputs of its groups");
+  if (group_begin < 0 || group_begin > group_end || group_end > n_groups())
+    refuse("groups [" + std::to_string(group_begin) + ", " + std::to_string(group_end) +
+           ") are not within the weight's " + std::to_string(n_groups()));
+}
+
 const KernelSet& kernel_set(Simd simd) {
   switch (simd) {
 #if defined(__x86_64__)
@@ -197,7 +218,7 @@ std::vector<std::unique_ptr<PackedWeight>> pack_weights(const std::vector<RawWei
   std::vector<std::unique_ptr<PackedWeight>> packed;
   std::vector<matmul::Piece> pieces;
   for (const RawWeight& from : weights) {
-    std::unique_ptr<matmul::LaidOutWeight> weight = matmul::lay_out(from, simd, arena);
+    std::unique_ptr<matmul::LoadedWeight> weight = matmul::lay_out(from, simd, arena);
     matmul::add_pieces(*weight, from, pieces);
     packed.push_back(std::move(weight));
   }

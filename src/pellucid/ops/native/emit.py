@@ -60,7 +60,8 @@ class Emitter:
     def _value(self, node: Node) -> Any:
         """Columns, or blocks if the value is quantised."""
         if node.quantized:
-            return _native.program.Blocks(self._places[node].slot, node.width)
+            wide = bool(node.data.get("wide"))
+            return _native.program.Blocks(self._places[node].slot, node.width, wide)
         return self._columns(node)
 
     def _embedding(self, node: Node) -> None:

@@ -55,7 +55,7 @@ def _quantized(nodes: list[Node], output: Node) -> tuple[list[Node], Node]:
     users = users_of(nodes)
     swap: dict[Node, Node | None] = {}
     for node in nodes:
-        if node.op != "quantize":
+        if node.op != "quantize" or node.data.get("wide"):
             continue
         (x,) = node.inputs
         if x.op not in ("gated", "attend") or len(users[x]) != 1 or x is output:

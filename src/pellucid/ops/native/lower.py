@@ -1,8 +1,9 @@
 """From the vocabulary to what the kernels do.
 
-A product with an int8 kernel reads a quantised copy of its input, made once for all products of
-the same input. Those that give keys and values also read what that copy leaves, quantised again:
-a sixteenth of a layer's arithmetic done twice takes a third of the loss away. Attention first
+A product reads a copy of its input in the form that its weight wants, int8 or 16 bits, made once
+for all products of the same input and form. Of int8, those that give keys and values also read what
+that copy leaves, quantised again: a sixteenth of a layer's arithmetic done twice takes a third of
+the loss away. Attention first
 stores keys and values. Rows that no logit asks for are left out as early as can be. A row's bits
 are the same as if each operation had been done as recorded.
 """
@@ -78,36 +79,44 @@ def lower(nodes: list[Node], output: Node) -> tuple[list[Node], Node]:
     """Linear layers as products of the form of input that their weights want, attention as a store
     and a reading of the cache."""
     new: dict[Node, Node] = {}
-    quantized: dict[Node, Node] = {}
+    copies: dict[tuple[Node, str], Node] = {}
     rests: dict[Node, Node] = {}
-    whole: dict[Node, Node] = {}
     result: list[Node] = []
     precise = _keys_and_values(nodes)
     # Both copies are made at once, before the first product of the input.
-    with_rest = {node.inputs[0] for node in precise if node.op == "linear"}
+    with_rest = {
+        node.inputs[0]
+        for node in precise
+        if node.op == "linear" and node.data["weight"].activations == "int8"
+    }
 
     def emit(node: Node) -> Node:
         result.append(node)
         return node
 
-    def product_input(old: Node, int8: bool) -> Node:
-        x, known = new[old], quantized if int8 else whole
-        if x not in known:
-            if int8:
-                known[x] = emit(Node("quantize", (x,), x.width, x.logits, quantized=True))
-                if old in with_rest:
-                    both = (x, known[x])
-                    rests[x] = emit(Node("quantize_rest", both, x.width, x.logits, quantized=True))
-            elif x.op == "columns":  # float kernels read contiguous rows
-                known[x] = emit(Node("copy", (x,), x.width, x.logits))
-            else:
-                known[x] = x
-        return known[x]
+    def product_input(old: Node, kind: str) -> Node:
+        x = new[old]
+        if (x, kind) not in copies:
+            copies[x, kind] = make_input(old, kind)
+        return copies[x, kind]
+
+    def make_input(old: Node, kind: str) -> Node:
+        x = new[old]
+        if kind == "int16":
+            return emit(Node("quantize", (x,), x.width, x.logits, {"wide": True}, quantized=True))
+        if kind == "int8":
+            blocks = emit(Node("quantize", (x,), x.width, x.logits, quantized=True))
+            if old in with_rest:
+                both = (x, blocks)
+                rests[x] = emit(Node("quantize_rest", both, x.width, x.logits, quantized=True))
+            return blocks
+        # Float kernels read contiguous rows.
+        return emit(Node("copy", (x,), x.width, x.logits)) if x.op == "columns" else x
 
     def product(node: Node) -> Node:
-        int8 = node.data["weight"].wants_int8
-        x = product_input(node.inputs[0], int8)
-        if int8 and node in precise:
+        kind = node.data["weight"].activations
+        x = product_input(node.inputs[0], kind)
+        if kind == "int8" and node in precise:
             both = (x, rests[new[node.inputs[0]]])
             return Node("precise_product", both, node.width, node.logits, node.data)
         return Node("product", (x,), node.width, node.logits, node.data)

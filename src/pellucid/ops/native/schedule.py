@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pellucid import _native
 from pellucid.ops.native.graph import Node
 
 ROW_OPS = frozenset(
@@ -18,7 +19,7 @@ ROW_OPS = frozenset(
     }
 )  # fmt: skip
 PRODUCTS = frozenset({"product", "precise_product"})
-_BLOCK_BYTES = 2  # of a quantised value: 64 bytes for 32 of them
+_BLOCK_BYTES = 2  # of a value in int8: 64 bytes for 32 of them
 _ALIGN = 64
 
 
@@ -128,6 +129,8 @@ def _take(slots: list[Slot], free: list[int], node: Node) -> int:
 
 
 def _bytes_per_row(node: Node) -> int:
+    if node.data.get("wide"):
+        return int(_native.program.wide_row_bytes(node.width))
     size = node.width * (_BLOCK_BYTES if node.quantized else 4)
     return -(-size // _ALIGN) * _ALIGN
 

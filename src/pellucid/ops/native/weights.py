@@ -30,8 +30,9 @@ NATIVE_TYPES = _FLOATS | {
     TensorType.Q6_K,
 }
 
-# type, bytes, rows, columns, whether the bytes are a mapping: as `_native.matmul.pack_all` takes it
-RawMatrix = tuple[int, NDArray[np.uint8], int, int, bool]
+# type, bytes, rows, columns, whether the bytes are a mapping, whether 16 bits are to be multiplied:
+# as `_native.matmul.pack_all` takes it
+RawMatrix = tuple[int, NDArray[np.uint8], int, int, bool, bool]
 
 # Packed in one native call, which Ctrl-C waits for.
 _BATCH_BYTES = 1 << 29
@@ -62,9 +63,9 @@ class NativeWeight:
         return self._host.nbytes
 
     @property
-    def wants_int8(self) -> bool:
-        """Whether a product with this weight reads quantised rows."""
-        return bool(self.packed().wants_int8)
+    def activations(self) -> str:
+        """What a product with this weight reads: "int8", "int16" or "f32"."""
+        return str(self.packed().activations)
 
     def packed(self) -> Any:
         """The matrix (out, in) as a `_native.matmul.Weight`."""
@@ -108,7 +109,9 @@ class NativeWeight:
         mapped = self.packs_as_stored and self._host.release is not None
         whole = (data[at : at + size] for at in range(0, len(data), size))
         parts = self._host.parts if self.packs_as_stored else ()
-        return [(int(type), part, out, features, mapped) for part in (*parts, *whole)]
+        # Experts quantise their middle a few columns at a time; 16 bits share a scale over many.
+        wide = len(self.shape) == 2 and _native.matmul.prefers_wide(int(type), self._simd)
+        return [(int(type), part, out, features, mapped, wide) for part in (*parts, *whole)]
 
     def _keep(self, packed: list[Any]) -> None:
         self._packed = packed
