@@ -40,6 +40,18 @@ class Worker {
     finish(computed, n);
   }
 
+  // The same, with `begin()` before the first chunk that this thread has, if it has any: then what the
+  // phase reads is still as it was when the phase began, and what `begin` makes of it is the thread's own.
+  template <class B, class F>
+  void for_each(int64_t n, B&& begin, F&& f) {
+    bool begun = false;
+    for_each(n, [&](int64_t i) {
+      if (!begun) begin();
+      begun = true;
+      f(i);
+    });
+  }
+
  private:
   // The next chunk; n when there is none left.
   int64_t claim(int64_t n);

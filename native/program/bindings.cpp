@@ -201,7 +201,11 @@ void bind_program(nb::module_& parent) {
       .def("add_slot", [](Program& p, bool logits,
                           int64_t bytes) { return p.add_slot(kind_of(logits), bytes); })
       .def("add_rope_table", &Program::add_rope_table)
-      .def("begin_rows", [](Program& p, bool logits) { p.begin_rows(kind_of(logits)); })
+      .def("begin_rows",
+           [](Program& p, bool logits, const std::vector<int>& own_slots) {
+             p.begin_rows(kind_of(logits), own_slots);
+           },
+           "logits"_a, "own_slots"_a = std::vector<int>{})
       .def(
           "embedding",
           [](Program& p, const EmbeddingTable& table, bool of_positions, const Operand& y) {

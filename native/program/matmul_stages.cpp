@@ -74,11 +74,18 @@ void ProductStage::groups(const Frame& frame, int64_t begin, int64_t end) const 
   }
 }
 
-void ProductStage::run(const Frame& frame, Worker& worker) const {
+template <class Begin>
+void ProductStage::run_with(const Frame& frame, Worker& worker, Begin begin) const {
   if (frame.rows(kind_) == 0) return;
-  worker.for_each(divide_up(n_groups_, chunk_), [&](int64_t i) {
+  worker.for_each(divide_up(n_groups_, chunk_), begin, [&](int64_t i) {
     groups(frame, i * chunk_, std::min((i + 1) * chunk_, n_groups_));
   });
+}
+
+void ProductStage::run(const Frame& frame, Worker& worker) const { run_with(frame, worker, [] {}); }
+
+void ProductStage::run_after(const OwnRows& before, Worker& worker) const {
+  run_with(before.frame(), worker, [&] { before.compute(); });
 }
 
 GatedStage::GatedStage(RowKind kind, ProductInput x, Product gate, Product up, const std::string& act,
@@ -130,12 +137,13 @@ void GatedStage::unit(const Frame& frame, int64_t row_begin, int64_t row_end, in
   }
 }
 
-void GatedStage::run(const Frame& frame, Worker& worker) const {
+template <class Begin>
+void GatedStage::run_with(const Frame& frame, Worker& worker, Begin prologue) const {
   const int64_t rows = frame.rows(kind_);
   if (rows == 0) return;
   const int64_t row_chunks = divide_up(rows, row_chunk_), unit_chunks = divide_up(n_units_, unit_chunk_);
   auto* space = reinterpret_cast<float*>(frame.scratch[worker.index()]);
-  worker.for_each(row_chunks * unit_chunks, [&](int64_t i) {
+  worker.for_each(row_chunks * unit_chunks, prologue, [&](int64_t i) {
     const int64_t begin = i / unit_chunks * row_chunk_, end = std::min(begin + row_chunk_, rows);
     const int64_t first = i % unit_chunks * unit_chunk_;
     // A unit's weights stay in the nearest cache for all rows.
@@ -143,6 +151,12 @@ void GatedStage::run(const Frame& frame, Worker& worker) const {
       for (int64_t r = begin; r < end; r += strip_rows_)
         unit(frame, r, std::min(r + strip_rows_, end), u, space);
   });
+}
+
+void GatedStage::run(const Frame& frame, Worker& worker) const { run_with(frame, worker, [] {}); }
+
+void GatedStage::run_after(const OwnRows& before, Worker& worker) const {
+  run_with(before.frame(), worker, [&] { before.compute(); });
 }
 
 }  // namespace pellucid

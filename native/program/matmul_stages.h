@@ -35,8 +35,13 @@ class ProductStage final : public Stage {
   void add(Product product);
   void prepare(const Frame& frame, int threads) override;
   void run(const Frame& frame, Worker& worker) const override;
+  bool can_follow() const override { return true; }
+  void run_after(const OwnRows& before, Worker& worker) const override;
 
  private:
+  // begin(): see Worker::for_each.
+  template <class Begin>
+  void run_with(const Frame& frame, Worker& worker, Begin begin) const;
   void groups(const Frame& frame, int64_t begin, int64_t end) const;
 
   RowKind kind_;
@@ -61,8 +66,13 @@ class GatedStage final : public Stage {
   size_t scratch_bytes() const override;
   void prepare(const Frame& frame, int threads) override;
   void run(const Frame& frame, Worker& worker) const override;
+  bool can_follow() const override { return true; }
+  void run_after(const OwnRows& before, Worker& worker) const override;
 
  private:
+  // begin(): see Worker::for_each.
+  template <class Begin>
+  void run_with(const Frame& frame, Worker& worker, Begin begin) const;
   void unit(const Frame& frame, int64_t row_begin, int64_t row_end, int64_t unit, float* space) const;
 
   RowKind kind_;

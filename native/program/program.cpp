@@ -98,9 +98,14 @@ RowStage& Program::rows(const char* what) {
   return *open_rows_;
 }
 
-void Program::begin_rows(RowKind kind) {
-  auto stage = std::make_unique<RowStage>(kind);
+void Program::begin_rows(RowKind kind, std::vector<int> own_slots) {
+  for (int slot : own_slots)
+    if (slot < 0 || slot >= static_cast<int>(slots_.size()) || slots_[slot].kind != kind)
+      refuse("a stage of rows: slot " + str(slot));
+  auto stage = std::make_unique<RowStage>(kind, std::move(own_slots));
   open_rows_ = stage.get();
+  row_stages_.resize(stages_.size() + 1, nullptr);
+  row_stages_.back() = open_rows_;
   open_kind_ = kind;
   open_products_ = nullptr;
   stages_.push_back(std::move(stage));
@@ -345,9 +350,24 @@ int64_t Program::rope_positions(int table) const {
 
 // Running
 
+namespace {
+
+// Rows that each thread computes for itself rather than wait for another: half a microsecond each.
+constexpr int64_t kOwnRows = 2;
+
+}  // namespace
+
 void Program::lay_out(Frame& frame, std::span<float> out) {
-  size_t scratch = 0;
+  size_t scratch = 0, own = 0;
   for (const auto& stage : stages_) scratch = std::max(scratch, aligned(stage->scratch_bytes()));
+  for (const RowStage* stage : row_stages_) {
+    size_t bytes = 0;
+    if (stage)
+      for (int slot : stage->own_slots()) bytes += aligned(static_cast<size_t>(slots_[slot].bytes_per_row * kOwnRows));
+    own = std::max(own, bytes);
+  }
+  own_at_ = scratch;
+  scratch += own;
   std::vector<size_t> starts;
   size_t total = 0;
   for (const auto& slot : slots_) {
@@ -384,16 +404,55 @@ void Program::run(const StepArrays& step, const KvCache& cache, std::span<float>
   lay_out(frame, out);
   for (const auto& stage : stages_) stage->prepare(frame, pool_->threads());
   seconds_.resize(stages_.size());
+  own_.assign(static_cast<size_t>(pool_->threads()), {frame, std::vector<double>(stages_.size())});
   pool_->run([&](Worker& worker) {
-    auto before = Clock::now();
-    for (size_t i = 0; i < stages_.size(); ++i) {
-      stages_[i]->run(frame, worker);
-      if (worker.index() != 0) continue;
-      const auto now = Clock::now();
-      seconds_[i] = std::chrono::duration<double>(now - before).count();
-      before = now;
-    }
+    run_stages(frame, own_[static_cast<size_t>(worker.index())], worker);
   });
+  split_joined_seconds(frame);
+}
+
+// Whether a stage of rows and the next one are one phase.
+bool Program::is_joined(const Frame& frame, size_t stage) const {
+  const RowStage* rows = stage < row_stages_.size() ? row_stages_[stage] : nullptr;
+  return rows && !rows->own_slots().empty() && frame.rows(rows->kind()) <= kOwnRows &&
+         stage + 1 < stages_.size() && stages_[stage + 1]->can_follow();
+}
+
+void Program::run_stages(const Frame& frame, Own& own, Worker& worker) {
+  auto before = Clock::now();
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    if (is_joined(frame, i))
+      run_joined(frame, own, i++, worker);
+    else
+      stages_[i]->run(frame, worker);
+    if (worker.index() != 0) continue;
+    const auto now = Clock::now();
+    seconds_[i] = std::chrono::duration<double>(now - before).count();
+    before = now;
+  }
+}
+
+void Program::run_joined(const Frame& frame, Own& own, size_t stage, Worker& worker) {
+  const RowStage& rows = *row_stages_[stage];
+  std::byte* at = frame.scratch[static_cast<size_t>(worker.index())] + own_at_;
+  for (int slot : rows.own_slots()) {
+    own.frame.slots[slot] = at;
+    at += aligned(static_cast<size_t>(slots_[slot].bytes_per_row * kOwnRows));
+  }
+  stages_[stage + 1]->run_after(OwnRows(rows, own.frame, own.seconds[stage]), worker);
+  for (int slot : rows.own_slots()) own.frame.slots[slot] = frame.slots[slot];
+}
+
+// Rows that threads computed for themselves took as long as the slowest of them; at most half of what
+// the first thread saw of both stages, which it may have spent elsewhere.
+void Program::split_joined_seconds(const Frame& frame) {
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    if (!is_joined(frame, i)) continue;
+    double took = 0.0;
+    for (const Own& own : own_) took = std::max(took, own.seconds[i]);
+    seconds_[i] = std::min(took, seconds_[i + 1] / 2);
+    seconds_[i + 1] -= seconds_[i];
+  }
 }
 
 }  // namespace pellucid

@@ -34,7 +34,9 @@ class Program {
   // Building. Each throws std::invalid_argument naming the dimension that does not fit.
   int add_slot(RowKind kind, int64_t bytes_per_row);
   int add_rope_table(int64_t dims, bool half);
-  void begin_rows(RowKind kind);
+  // own_slots: see RowStage. Steps of few rows are then computed by each thread for itself, and the
+  // next stage begins at once.
+  void begin_rows(RowKind kind, std::vector<int> own_slots);
   void embedding(const EmbeddingTable* table, Ids ids, Operand y);
   void take_rows(Operand x, Operand y);
   void quantize(Operand x, Quantized y);
@@ -85,6 +87,15 @@ class Program {
   void check(const ProductInput& x, const PackedWeight& weight, RowKind kind) const;
   RowStage& rows(const char* what);
   void lay_out(Frame& frame, std::span<float> out);
+  // What a thread has for itself while a step runs.
+  struct Own {
+    Frame frame;                  // the step's, but for results that are its own
+    std::vector<double> seconds;  // by stage: those of its own rows
+  };
+  void run_stages(const Frame& frame, Own& own, Worker& worker);
+  void run_joined(const Frame& frame, Own& own, size_t stage, Worker& worker);
+  void split_joined_seconds(const Frame& frame);
+  bool is_joined(const Frame& frame, size_t stage) const;
 
   std::shared_ptr<Pool> pool_;
   Kernels kernels_;
@@ -93,6 +104,7 @@ class Program {
   std::vector<std::unique_ptr<Stage>> stages_;
   std::vector<std::string> names_;
   std::vector<double> seconds_;
+  std::vector<const RowStage*> row_stages_;  // by stage; null: of another kind
   RowStage* open_rows_ = nullptr;
   ProductStage* open_products_ = nullptr;
   RowKind open_kind_ = RowKind::tokens;
@@ -105,6 +117,8 @@ class Program {
   ForkMutex mutex_;
   std::shared_ptr<uint8_t> arena_;
   size_t arena_bytes_ = 0;
+  size_t own_at_ = 0;  // in a thread's scratch: results of its own
+  std::vector<Own> own_;  // by thread
 };
 
 }  // namespace pellucid

@@ -1,6 +1,7 @@
 #include "program/row_ops.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -35,12 +36,24 @@ void RowStage::prepare(const Frame& frame, int threads) {
 }
 
 void RowStage::run(const Frame& frame, Worker& worker) const {
-  const int64_t rows = frame.rows(kind_);
-  worker.for_each((rows + chunk_ - 1) / chunk_, [&](int64_t i) {
-    const int64_t begin = i * chunk_, end = std::min(begin + chunk_, rows);
-    for (const auto& op : ops_) op->run(frame, begin, end);
+  const int64_t all = frame.rows(kind_);
+  worker.for_each((all + chunk_ - 1) / chunk_, [&](int64_t i) {
+    const int64_t begin = i * chunk_, end = std::min(begin + chunk_, all);
+    rows(frame, begin, end);
   });
 }
+
+void RowStage::rows(const Frame& frame, int64_t begin, int64_t end) const {
+  for (const auto& op : ops_) op->run(frame, begin, end);
+}
+
+void OwnRows::compute() const {
+  const auto before = std::chrono::steady_clock::now();
+  stage_.rows(frame_, 0, frame_.rows(stage_.kind()));
+  seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
+}
+
+void Stage::run_after(const OwnRows& before, Worker& worker) const { run(before.frame(), worker); }
 
 std::unique_ptr<RowOp> embedding_op(const EmbeddingTable* table, Ids ids, Operand y) {
   return each_row([=](const Frame& frame, int64_t r) {

@@ -26,14 +26,17 @@ class Emitter:
         self._places = plan.places
         for slot in plan.slots:
             self.program.add_slot(slot.logits, slot.bytes_per_row)
-        for stage in plan.stages:
-            self._stage(stage)
+        for index in range(len(plan.stages)):
+            self._stage(plan, index)
         self.program.set_output(output.logits, self._columns(output))
 
-    def _stage(self, stage: list[Node]) -> None:
+    def _stage(self, plan: Schedule, index: int) -> None:
+        stage = plan.stages[index]
         first = stage[0]
         if first.op in ROW_OPS:
-            self.program.begin_rows(first.logits)
+            own = plan.own[index]
+            slots = sorted({plan.places[node].slot for node in stage}) if own else []
+            self.program.begin_rows(first.logits, slots)
             for node in stage:
                 _ROW_OPS.get(node.op, _ROW_OPS["other"])(self, node)
         elif first.op in PRODUCTS:

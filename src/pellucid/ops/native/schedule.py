@@ -41,9 +41,13 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
+    """`own`: for each stage, whether its results are read by the next one alone, a product's: then
+    threads may compute them each for itself instead of waiting for each other."""
+
     stages: list[list[Node]]
     slots: list[Slot]
     places: dict[Node, Place]
+    own: list[bool]
 
 
 def schedule(nodes: list[Node], output: Node, *, merge: bool = True) -> Schedule:
@@ -57,8 +61,39 @@ def schedule(nodes: list[Node], output: Node, *, merge: bool = True) -> Schedule
             stages[-1].append(node)
         else:
             stages.append([node])
-    slots, places = _allocate(stages, nodes, output)
-    return Schedule(stages, slots, places)
+    last_use = _last_uses(stages)
+    own = [merge and _is_own(stages, i, last_use, output) for i in range(len(stages))]
+    # What such a stage reads is read as long as the next one runs.
+    for index, stage in enumerate(stages):
+        for x in (x for node in stage for x in node.inputs if own[index]):
+            last_use[storage(x)] = max(last_use[storage(x)], index + 1)
+    slots, places = _allocate(stages, nodes, output, last_use)
+    return Schedule(stages, slots, places, own)
+
+
+def _last_uses(stages: list[list[Node]]) -> dict[Node, int]:
+    """The last stage that reads or writes each memory."""
+    last_use: dict[Node, int] = {}
+    for index, stage in enumerate(stages):
+        for node in stage:
+            for value in (node, *node.inputs):
+                last_use[storage(value)] = index
+    return last_use
+
+
+def _is_own(stages: list[list[Node]], index: int, last_use: dict[Node, int], output: Node) -> bool:
+    stage = stages[index]
+    if index + 1 == len(stages) or not all(n.op in ROW_OPS - {"store_kv"} for n in stage):
+        return False
+    following = stages[index + 1]
+    if following[0].op not in PRODUCTS | {"gated"} or following[0].logits != stage[0].logits:
+        return False
+    results = {storage(node) for node in stage}
+    if storage(output) in results or any(last_use[x] > index + 1 for x in results):
+        return False
+    # A thread may read while another is through with its part of the next stage.
+    read = {storage(x) for node in stage for x in node.inputs} - results
+    return not any(storage(node) in read | results for node in following)
 
 
 def _together(stage: list[Node], node: Node) -> bool:
@@ -87,14 +122,9 @@ def storage(node: Node) -> Node:
 
 
 def _allocate(
-    stages: list[list[Node]], nodes: list[Node], output: Node
+    stages: list[list[Node]], nodes: list[Node], output: Node, last_use: dict[Node, int]
 ) -> tuple[list[Slot], dict[Node, Place]]:
     """Linear scan over the stages: a slot is free again after the last stage that reads it."""
-    last_use: dict[Node, int] = {}
-    for index, stage in enumerate(stages):
-        for node in stage:
-            for value in (node, *node.inputs):
-                last_use[storage(value)] = index
     slots: list[Slot] = []
     slot_of: dict[Node, int] = {}
     free: list[int] = []
