@@ -1,6 +1,6 @@
 """Speed of matrix products at a model's shapes, beside what the machine can do at best.
 
-    python bench/matmul.py [--threads 1 2] [--simd avx2] [--only Q8_0] [--json FILE]
+    python bench/matmul.py [--threads 1 2] [--simd avx2] [--int16] [--only Q8_0] [--json FILE]
 
 One row: GB/s of weights read, from as many copies of the weight as pass the caches (--memory MB).
 More rows: GOP/s, a multiply and an add being two. Each figure is the best of many passes; a plain
@@ -84,7 +84,7 @@ def measure(name: str, n_out: int, k: int, threads: int, args: argparse.Namespac
     type, arena = TensorType[name], _native.matmul.Arena()
     raw = random_weight(type, n_out, k)
     pool = _native.program.Pool(threads)
-    wide = _native.matmul.prefers_wide(int(type), args.simd)
+    wide = args.int16 and _native.matmul.prefers_wide(int(type), args.simd)
     first = _native.matmul.pack(int(type), raw, n_out, k, args.simd, arena, wide)
     copies = max(1, (args.memory << 20) // first.nbytes)
     weights = [first] + [
@@ -121,6 +121,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--simd", default="", help="an instruction set; default: the best here")
+    parser.add_argument(
+        "--int16", action="store_true", help="activations of 16 bits where they can"
+    )
     parser.add_argument("--only", help="one type")
     parser.add_argument("--memory", type=int, default=256, help="MB of weights read in turn")
     parser.add_argument("--seconds", type=float, default=0.3, help="for each figure")

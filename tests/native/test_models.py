@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pellucid.core.errors import BadInput
 from pellucid.core.plan import Plan, Span
 from pellucid.models.registry import FAMILIES, Model
 from pellucid.ops.native import NativeOps
@@ -136,9 +138,12 @@ def serve(model: Model, requests: list[Request], page_size: int, seed: int) -> l
 
 
 ALONE: dict[tuple[str, str, int], Model] = {}
+KERNELS: dict[str, dict[str, Any]] = {name: {"simd": name} for name in SIMD}
+if "amx" in SIMD:
+    KERNELS["amx, int16"] = {"simd": "amx", "activations": "int16"}
 
 
-@pytest.mark.parametrize("simd", [name for name in SIMD if name != "generic"])
+@pytest.mark.parametrize("simd", [name for name in KERNELS if name != "generic"])
 @given(
     traffic(),
     st.sampled_from(["LlamaForCausalLM", "Qwen3MoeForCausalLM", "Gemma2ForCausalLM"]),
@@ -150,7 +155,7 @@ def test_no_traffic_changes_a_bit(
 ) -> None:
     for n in (1, threads):
         if (simd, architecture, n) not in ALONE:
-            ops = NativeOps(threads=n, simd=simd)
+            ops = NativeOps(threads=n, **KERNELS[simd])
             ALONE[simd, architecture, n] = tiny_model(architecture, ops, TensorType.Q4_0)
     requests, page_size, seed = case
     together = serve(ALONE[simd, architecture, threads], requests, page_size, seed)
@@ -160,14 +165,30 @@ def test_no_traffic_changes_a_bit(
 
 def test_every_instruction_set_gives_the_same_bits() -> None:
     tokens = tokens_of(30)
+    results = [
+        logits(tiny_model("Qwen2ForCausalLM", NativeOps(threads=1, simd=simd), type), tokens)
+        for simd in SIMD
+        for type in (TensorType.Q4_0, TensorType.F16)
+    ]
+    assert all(same_bits(a, b) for a, b in zip(results, results[2:], strict=False))
 
-    def run(simd: str, type: TensorType) -> Float32:
-        return logits(tiny_model("Qwen2ForCausalLM", NativeOps(threads=1, simd=simd), type), tokens)
 
-    for type in (TensorType.Q8_0, TensorType.F16):
-        assert all(same_bits(run(simd, type), run("generic", type)) for simd in SIMD)
-    # Tiles multiply 16 bits where the others multiply 8.
-    narrow = [simd for simd in SIMD if simd != "amx"]
-    assert all(
-        same_bits(run(simd, TensorType.Q4_0), run("generic", TensorType.Q4_0)) for simd in narrow
-    )
+@pytest.mark.skipif("amx" not in SIMD, reason="needs a processor with AMX tiles")
+def test_sixteen_bits_are_closer_to_the_reference() -> None:
+    tokens = tokens_of(30)
+    exact = logits(tiny_model("LlamaForCausalLM", ReferenceOps(), TensorType.Q4_1), tokens)
+    errors = []
+    for activations in ("int8", "int16"):
+        ops = NativeOps(threads=2, kv_dtype="f32", activations=activations)
+        model = tiny_model("LlamaForCausalLM", ops, TensorType.Q4_1)
+        errors.append(float(np.abs(logits(model, tokens) - exact).max()))
+    assert errors[1] < errors[0] / 4, errors
+
+
+@pytest.mark.parametrize("simd", SIMD)
+def test_unknown_or_impossible_activations_are_refused(simd: str) -> None:
+    with pytest.raises(BadInput, match=r"int12.*int8, int16"):
+        NativeOps(simd=simd, activations="int12")
+    if simd != "amx":
+        with pytest.raises(BadInput, match="need a processor with AMX tiles"):
+            NativeOps(simd=simd, activations="int16")

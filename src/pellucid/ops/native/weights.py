@@ -41,19 +41,23 @@ _BATCH_BYTES = 1 << 29
 class NativeWeight:
     """One tensor of a model. Nothing is prepared before it is asked for.
 
+    `int16`: multiplied with activations of 16 bits, if its type can be.
     `pool` is the `_native.program.Pool` that packs, `arena` a `_native.matmul.Arena`, the memory
     that packed weights share.
     `stored_as` is the type the kernels compute with, which differs from the file's when that has
     no kernels.
     """
 
-    def __init__(self, host: HostTensor, pool: Any, simd: str, arena: Any) -> None:
+    def __init__(
+        self, host: HostTensor, pool: Any, simd: str, arena: Any, *, int16: bool = False
+    ) -> None:
         self.name = host.name
         self.shape = host.shape
         self._host = host
         self._pool = pool
         self._simd = simd
         self._arena = arena
+        self._int16 = int16
         self._packed: list[Any] = []
         self.stored_as = host.type
 
@@ -110,7 +114,8 @@ class NativeWeight:
         whole = (data[at : at + size] for at in range(0, len(data), size))
         parts = self._host.parts if self.packs_as_stored else ()
         # Experts quantise their middle a few columns at a time; 16 bits share a scale over many.
-        wide = len(self.shape) == 2 and _native.matmul.prefers_wide(int(type), self._simd)
+        gains = _native.matmul.prefers_wide(int(type), self._simd)
+        wide = self._int16 and len(self.shape) == 2 and gains
         return [(int(type), part, out, features, mapped, wide) for part in (*parts, *whole)]
 
     def _keep(self, packed: list[Any]) -> None:
