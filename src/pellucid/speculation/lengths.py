@@ -154,7 +154,7 @@ class Lengths:
             tokens -= negative
             rows += 1
             longest = max(longest, place + 1)
-            rate = tokens / (self.times.of(rows) + longest * seconds_each)
+            rate = tokens / (self.times.hoped(rows) + longest * seconds_each)
             if rate > best_rate:
                 best_rate, best_size = rate, len(order)
             if place + 1 < wishes[id].most:

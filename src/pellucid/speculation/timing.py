@@ -17,8 +17,11 @@ _LEVEL_RATE: Final = 0.25
 _SHAPE_RATE: Final = 0.15
 _SLOWER: Final = math.log(1.15)
 _FASTER: Final = math.log(1.4)
-# What a further row is taken to cost, as a share of one, while nothing is known of it: little, so
-# that it is tried.
+# Who hopes takes what was measured little for cheaper, so that it is tried again: a single
+# measurement counts a quarter less, and beyond the most rows measured each costs half of what the
+# last ones did. While only one number of rows is known a further row costs this share of it.
+_HOPE: Final = 0.25
+_HOPED_SLOPE: Final = 0.5
 _UNKNOWN_ROW: Final = 0.1
 
 
@@ -61,24 +64,35 @@ class StepTimes:
         """What a step of so many rows takes; 0 while nothing is known."""
         if not self._rows:
             return 0.0
-        shape = self._shape.get(rows)
-        return self._level * (self._between(rows) if shape is None else shape)
+        return self._level * (self._shape[rows] if rows in self._shape else self._between(rows))
 
-    def _between(self, rows: int) -> float:
+    def hoped(self, rows: int) -> float:
+        """The same, but the less was measured the cheaper."""
+        if rows not in self._shape:
+            return self._level * self._between(rows, hoping=True)
+        return self._level * self._known(rows, hoping=True)
+
+    def _known(self, rows: int, hoping: bool) -> float:
+        return self._shape[rows] * (1.0 - _HOPE / self._counts[rows] if hoping else 1.0)
+
+    def _between(self, rows: int, hoping: bool = False) -> float:
         at = bisect_left(self._rows, rows)
         if at == 0:
             first = self._rows[0]
             return self._shape[first] * _prior(rows) / _prior(first)
         low = self._rows[at - 1]
+        if at == 1 == len(self._rows):
+            return self._shape[low] * _prior(rows) / _prior(low)
         if at == len(self._rows):
-            if at == 1:
-                return self._shape[low] * _prior(rows) / _prior(low)
             before = self._rows[at - 2]
-            slope = (self._shape[low] - self._shape[before]) / (low - before)
-            return self._shape[low] + max(slope, 0.0) * (rows - low)
+            slope = max(self._shape[low] - self._shape[before], 0.0) / (low - before)
+            slope *= _HOPED_SLOPE if hoping else 1.0
+            return self._known(low, hoping) + slope * (rows - low)
         high = self._rows[at]
         share = (rows - low) / (high - low)
-        return self._shape[low] * (1 - share) + self._shape[high] * share
+        # The lower end may be plain decoding, which is no matter of hope.
+        lower = self._known(low, hoping and at > 1)
+        return lower * (1 - share) + self._known(high, hoping) * share
 
 
 def _prior(rows: int) -> float:
