@@ -18,7 +18,8 @@ import itertools
 import json
 import statistics
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from speculation_tasks import CODE, QUOTING
@@ -31,7 +32,7 @@ from pellucid.speculation.settings import METHODS
 
 ROWS = (1, 2, 3, 4, 5, 7, 9, 13)
 CONTEXT = 160  # positions before the rows that are timed
-CLOCK = time.perf_counter
+Clock = Callable[[], float]
 TASKS = {"quoting": QUOTING, "code": CODE}
 
 
@@ -57,28 +58,24 @@ class Result:
 
 
 def main() -> None:
-    global CLOCK
     given = _arguments()
     if given.cpu:
-        CLOCK, given.threads = time.process_time, 1
+        given.threads = 1
+    clock = time.process_time if given.cpu else time.perf_counter
     common = {"max_model_len": given.max_model_len, "enable_prefix_caching": False}
     common["threads"] = given.threads
-    plain = LLM(given.model, **common)
     settings = {"method": given.method, "model": given.draft, "tokens": given.tokens}
     settings["adaptive"] = not given.fixed
-    speculative = LLM(
-        given.model, speculative={k: v for k, v in settings.items() if v is not None}, **common
-    )
-    seconds = step_seconds(plain)
-    _print_bound(given, plain, seconds)
+    wanted = {name: value for name, value in settings.items() if value is not None}
+    llm = LLM(given.model, speculative=wanted, **common)
+    seconds = step_seconds(llm, clock)
+    _print_bound(given, llm, seconds)
     tasks = list(TASKS[given.tasks].items())[: given.n_tasks]
     params = SamplingParams(temperature=0, max_tokens=given.length)
     # What is compiled and what is learnt by the first request is not the task's.
-    for llm in (plain, speculative):
-        llm.chat(_asked("Count from one to ten."), SamplingParams(temperature=0, max_tokens=24))
+    llm.chat(_asked("Count from one to ten."), SamplingParams(temperature=0, max_tokens=24))
     results = [
-        compare(plain, speculative, task, text, params, given.rounds, seconds)
-        for task, text in tasks
+        compare(llm, task, text, params, given.rounds, seconds, clock) for task, text in tasks
     ]
     _print_summary(results)
     if given.json is not None:
@@ -87,7 +84,7 @@ def main() -> None:
         given.json.write_text(json.dumps(found, indent=1, default=str) + "\n")
 
 
-def step_seconds(llm: LLM, repeats: int = 7) -> dict[int, float]:
+def step_seconds(llm: LLM, clock: Clock, repeats: int = 7) -> dict[int, float]:
     """Seconds of a step of one sequence by its rows, the median of a few, in turn."""
     model = llm.engine.model
     size = 16
@@ -99,38 +96,39 @@ def step_seconds(llm: LLM, repeats: int = 7) -> dict[int, float]:
     for _ in range(repeats):
         for rows in ROWS:
             span = Span(0, CONTEXT, tokens[CONTEXT : CONTEXT + rows], pages, rows)
-            begin = CLOCK()
+            begin = clock()
             model.forward(Plan((span,), size), cache)
-            found[rows].append(CLOCK() - begin)
+            found[rows].append(clock() - begin)
     return {rows: statistics.median(times) for rows, times in found.items()}
 
 
 def compare(
-    plain: LLM,
-    speculative: LLM,
+    llm: LLM,
     task: str,
     text: str,
     params: SamplingParams,
     rounds: int,
     seconds: dict[int, float],
+    clock: Clock,
 ) -> Result:
-    """Both in turn; the answers must be equal."""
+    """Without drafts, as a request can ask for, and with, in turn; the answers must be equal."""
     times: dict[str, list[float]] = {"plain": [], "speculative": []}
     records: list[StepRecord] = []
-    stop = speculative.engine.subscribe(records.append)
+    stop = llm.engine.subscribe(records.append)
+    ways = {"plain": replace(params, speculative=False), "speculative": params}
     n_tokens = 0
     for _ in range(rounds):
-        records.clear()
         answers = {}
-        for name, llm in (("plain", plain), ("speculative", speculative)):
-            begin = CLOCK()
+        for name, way in ways.items():
+            records.clear()
+            begin = clock()
             first = 0.0
             ids: list[int] = []
-            for increment in llm.stream(_asked(text), params):
+            for increment in llm.stream(_asked(text), way):
                 if not ids:
-                    first = CLOCK() - begin
+                    first = clock() - begin
                 ids += increment.token_ids
-            times[name].append(CLOCK() - begin - first)
+            times[name].append(clock() - begin - first)
             answers[name] = ids
         if answers["plain"] != answers["speculative"]:
             raise SystemExit(f"{task}: the answers differ")
