@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Sequence as Tokens
@@ -35,6 +34,7 @@ from pellucid.core.plan import Plan
 from pellucid.core.record import PageChanges, PageMap, Phases, StepRecord
 from pellucid.engine.caches import new_cache
 from pellucid.engine.choosing import Job, choose, first_rows, rule, take
+from pellucid.engine.fork_lock import ForkLock
 from pellucid.engine.generation import Generation, Sink
 from pellucid.engine.ledger import Ledger
 from pellucid.engine.likelihoods import Likelihoods
@@ -83,7 +83,7 @@ class Engine:
         self._requests_ended = 0
         self.ledger = Ledger(model)
         self._closed: PellucidError | None = None
-        self._lock = threading.RLock()
+        self._lock = ForkLock(self._lost_in_a_fork)
 
     def submit(self, request: Request, sink: Sink) -> Generation:
         """Queue a request; what comes of it goes to `sink`.
@@ -318,6 +318,11 @@ class Engine:
             self._start_over()
         while self._unwanted:
             self._end(self._unwanted.pop())
+
+    def _lost_in_a_fork(self) -> None:
+        """A fork in the middle of another thread's operation: here nobody ends it."""
+        self._busy = False
+        self._torn = True
 
     def _start_over(self) -> None:
         """No request can be trusted to go on: pages may be miscounted, and positions have moved
