@@ -150,6 +150,7 @@ class NativeOps(Ops):
     def embedding(self, ids: Any, table: NativeWeight) -> Node:
         if ids is not TOKENS and ids is not POSITIONS:
             raise ValueError("embedding: ids must be the step's tokens or positions")
+        table.keep_rows()
         return self._add("embedding", (), table.shape[1], table=table, ids=ids)
 
     def take_rows(self, x: Node, rows: Any) -> Node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -59,12 +60,14 @@ class NativeWeight:
         self._arena = arena
         self._int16 = int16
         self._packed: list[Any] = []
+        self._rows_wanted = False
+        self._nbytes = host.nbytes
         self.stored_as = host.type
 
     @property
     def nbytes(self) -> int:
         """Bytes of the tensor as its file stores it."""
-        return self._host.nbytes
+        return self._nbytes
 
     @property
     def activations(self) -> str:
@@ -82,6 +85,10 @@ class NativeWeight:
         if len(self.shape) != 3:
             raise ValueError(f"{self.name}: experts' weights have 3 dimensions: {self.shape}")
         return self._all_packed()
+
+    def keep_rows(self) -> None:
+        """`table` will be asked for, also after the matrix was packed."""
+        self._rows_wanted = True
 
     def table(self) -> Any:
         """The rows (n, features) as a `_native.program.EmbeddingTable`."""
@@ -122,6 +129,9 @@ class NativeWeight:
         self._packed = packed
         if self._host.release is not None:
             self._host.release()
+        elif not self._rows_wanted:  # bytes of our own, which nobody reads again
+            nothing = np.empty(0, np.uint8)
+            self._host = dataclasses.replace(self._host, data=nothing, parts=())
 
     def _readable(self) -> tuple[TensorType, NDArray[np.uint8]]:
         """Type and bytes that native code reads: the file's own, or half precision in their place
