@@ -18,6 +18,8 @@ from pellucid.formats.strict_json import read_json_object
 CONFIG = "config.json"
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+# AutoGPTQ's and AutoAWQ's own, and the method that each stands for.
+_QUANTIZATION_FILES = {"quantize_config.json": "gptq", "quant_config.json": "awq"}
 PICKLE_SUFFIXES = frozenset({".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"})
 PICKLE_REASON = (
     "is a pickle checkpoint, which can run any program when it is opened and is never read; "
@@ -45,8 +47,14 @@ def contained(folder: Path, name: str) -> Path:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The parsed `config.json`."""
-    return read_json_object(contained(folder, CONFIG))
+    """The parsed `config.json`, with what earlier tools wrote into a file of its own beside it: how
+    the weights are quantised, as `quantization_config`."""
+    config = read_json_object(contained(folder, CONFIG))
+    for name, method in _QUANTIZATION_FILES.items():
+        if config.get("quantization_config") is None and _exists(folder / name):
+            own = read_json_object(contained(folder, name))
+            config["quantization_config"] = {"quant_method": method, **own}
+    return config
 
 
 def weight_files(folder: Path) -> tuple[list[Path], dict[str, str] | None]:

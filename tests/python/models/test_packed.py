@@ -187,6 +187,31 @@ def test_experts_one_by_one_share_a_type(tmp_path: Path) -> None:
         np.testing.assert_array_equal(dequantize(part, Q5_0, (16, 64)), meaning)
 
 
+@pytest.mark.parametrize(
+    ("method", "name", "said"),
+    [
+        ("gptq", "quantize_config.json", {"bits": 4, "group_size": 32, "model_name_or_path": None}),
+        ("awq", "quant_config.json", {"w_bit": 4, "q_group_size": 32, "version": "GEMM"}),
+    ],
+)
+def test_said_in_a_file_of_its_own(
+    tmp_path: Path, method: str, name: str, said: dict[str, Any]
+) -> None:
+    """As AutoGPTQ and AutoAWQ did before config.json had a place for it."""
+    packed, plain = packed_llama(tmp_path, method=method)
+    config = json.loads((packed / "config.json").read_text())
+    del config["quantization_config"]
+    (packed / "config.json").write_text(json.dumps(config))
+    with pytest.raises(FormatError, match=r"q_proj\.weight.*is missing"):
+        LLM(packed, backend="reference")
+    (packed / name).write_text(json.dumps(said))
+    answers = []
+    for path in packed, plain:
+        with LLM(path, backend="reference") as llm:
+            answers.append(llm.logits(list(llm.tokenizer.encode(TEXT))))
+    np.testing.assert_array_equal(*answers)
+
+
 def test_biases_of_zeros_are_let_go_and_others_are_not(tmp_path: Path) -> None:
     packed, _ = packed_llama(tmp_path)
     file = packed / "model.safetensors"
