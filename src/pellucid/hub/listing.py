@@ -26,6 +26,8 @@ SHARD_INDEX = "model.safetensors.index.json"
 _SMALL_FILES = (
     "config.json",
     "generation_config.json",
+    "quantize_config.json",  # of old GPTQ and AWQ checkpoints
+    "quant_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
