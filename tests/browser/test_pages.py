@@ -10,15 +10,13 @@ from typing import Any
 import pytest
 
 from tests.browser.chrome import Page
-from tests.browser.conftest import place, settle, view, wait_for_records
+from tests.browser.conftest import ask, place, settle, view, wait_for_records
 from tests.python.server.running import Running
 
 FIGURES = (
     "waterfall", "tokens", "anatomy", "bytes", "roofline", "batch", "pages", "prefix", "memory",
     "speculation", "capacity", "tokenizer",
 )  # fmt: skip
-# Speculation is off in this server; owners of pages are told by servers that know them.
-MAY_SAY_WHY_NOT = ("speculation", "pages")
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 
 Open = Callable[..., Page]
@@ -43,9 +41,8 @@ def show_all(page: Page) -> None:
         figure = f"document.getElementById('figure-{name}')"
         page.run(f"{figure}.scrollIntoView({{block: 'center'}})")
         page.until(f"{figure}.querySelector('.sentence').textContent.length > 20")
-        if name in MAY_SAY_WHY_NOT and page.run(f"Boolean(pellucid.view('{name}').empty)"):
-            continue
-        page.until(f"({DRAWN})('{name}')")
+        if name != "speculation":  # it is off in this server, and says so
+            page.until(f"({DRAWN})('{name}')")
 
 
 def assert_quiet(page: Page, served: Running) -> None:
@@ -99,6 +96,54 @@ def test_a_recording_feeds_the_same_figures(
     assert_quiet(page, served)
 
 
+def test_what_the_server_records_opens_too(
+    served: Running, open_page: Open, tmp_path: Path
+) -> None:
+    file = tmp_path / "server.json"
+    file.write_bytes(served.http.get("/live/recording").content)
+    page = open_page(served.url)
+    page.put_file("input[type=file]", file)
+    page.until("pellucid.app.recording !== null && pellucid.app.store.steps.length > 0")
+    show_all(page)
+    assert [s["id"] for s in json.loads(file.read_bytes())["records"]["steps"]] == page.run(
+        "pellucid.app.store.steps.map((step) => step.id)"
+    )
+    assert_quiet(page, served)
+
+
+def test_operations_are_timed_while_somebody_looks(served: Running, open_page: Open) -> None:
+    page = open_page(served.url)
+    wait_for_records(page)
+    show_all(page)
+    page.run("document.getElementById('figure-anatomy').scrollIntoView({ block: 'center' })")
+    page.until("pellucid.app.feed.spans && pellucid.app.feed.state === 'live'")
+    ask(served, 1)
+    page.until("pellucid.app.store.stepsWithSpans.length > 0")
+    seen = view(page, "anatomy")
+    assert {op["layer"] for op in seen["ops"]} > set(range(30))
+    assert 0 < seen["ops_ms"] <= seen["forward_ms"] * 1.001
+    assert_quiet(page, served)
+
+
+def test_a_token_is_drawn_again(served: Running, open_page: Open) -> None:
+    page = open_page(served.url)
+    wait_for_records(page)
+    page.run("document.querySelector('.playground [name=max_tokens]').value = '6'")
+    page.run("document.querySelector('.playground form').requestSubmit()")
+    page.until("document.querySelector('.timings dd') !== null")
+    page.until("document.querySelector('.said.answer').dataset.paint !== undefined")
+    page.run("document.querySelector('.said.answer button').click()")
+    show_all(page)
+    page.run("document.getElementById('figure-tokens').scrollIntoView({ block: 'center' })")
+    page.until("pellucid.view('tokens').funnel === true")
+    settle(page)
+    page.run("document.querySelectorAll('#figure-tokens .token')[1].click()")
+    page.until("document.querySelectorAll('#figure-tokens .funnel .stage').length > 2")
+    said = page.run("document.querySelector('#figure-tokens .detail').textContent")
+    assert "the token that was chosen" in said
+    assert_quiet(page, served)
+
+
 def test_what_is_no_recording_is_said(served: Running, open_page: Open, tmp_path: Path) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text('{"version": 1, "records": 5}')
@@ -139,10 +184,11 @@ def test_numbers_are_those_of_the_records(served: Running, open_page: Open) -> N
         took_part = [s for s in steps.values() for i in s["batch"] if i["request"] == lane["id"]]
         assert len(lane["steps"]) == len({s["id"] for s in took_part})
     last = records["steps"][-1]
-    if "owners" in last["pages"]:
-        assert view(page, "pages")["counts"] == {
-            name: last["pages"][name] for name in ("free", "cached", "owned")
-        }
+    counts = {name: last["pages"][name] for name in ("free", "cached", "owned")}
+    drawn = view(page, "pages")
+    assert drawn["counts"] == counts and drawn["complete"]
+    assert sum(1 for cell in drawn["cells"] if cell["owners"]) == counts["owned"]
+    assert sum(1 for cell in drawn["cells"] if not cell["owners"]) == counts["cached"]
     weights = sum(tensor["bytes"] for tensor in about["tensors"])
     assert view(page, "memory")["weights_bytes"] == weights
     assert view(page, "prefix")["saved_tokens"] == sum(
@@ -180,7 +226,7 @@ def test_one_selection_for_all_and_in_the_address(served: Running, open_page: Op
     step = view(page, "bytes")["steps"][2]["id"]
     page.run(f"pellucid.app.selection.set({{ step: {step} }})")
     assert page.run("location.hash") == f"#step={step}"
-    assert view(page, "anatomy")["step"] == step
+    assert view(page, "anatomy")["step"] == step == view(page, "pages")["step"]
     assert view(page, "batch")["selected"] == step
     again = open_page(f"{served.url}/#step={step}")
     wait_for_records(again)

@@ -4,12 +4,25 @@ import { choice } from "../draw/choice.js";
 import { el, replace, say } from "./dom.js";
 import { digits } from "./format.js";
 import { requestPaint, shortName } from "./names.js";
+import { RECORDED } from "./store.js";
 import { download, readRecording } from "./recording.js";
 
 const STATES = {
   connecting: "connecting", live: "live", paused: "paused", hidden: "paused while the tab is hidden",
   absent: "no live records on this server", locked: "an API key is needed", lost: "not connected", recording: "recording",
 };
+
+const fileName = (what) => `pellucid-${what}-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}.json`;
+
+/** What a recording cost, and what it lost. */
+function costOf({ steps, steps_let_go: letGo, dropped, cpu_s: cpu }) {
+  return [
+    `${digits(steps)} steps`,
+    letGo ? `${digits(letGo)} older ones let go` : "",
+    dropped ? `${digits(dropped)} never seen` : "",
+    typeof cpu === "number" ? `recording took ${digits(cpu)} s of the processor` : "",
+  ].filter(Boolean).join(", ");
+}
 
 /** Fills the bar and the line of what is selected. */
 export class Header {
@@ -25,12 +38,14 @@ export class Header {
     this.dropped = el("span", { class: "quiet" });
     this.pause = el("button", { type: "button", on: { click: () => this.#pauseOrGoOn() } });
     this.file = el("input", { type: "file", accept: "application/json,.json", hidden: true, on: { change: () => this.open(this.file.files[0]) } });
+    this.trace = el("button", { type: "button", title: "Of the server's last steps; Perfetto and chrome://tracing open it", on: { click: () => this.#trace() } }, "Save trace");
     this.key = el("input", { type: "password", size: "14", autocomplete: "off", placeholder: "API key", aria: { label: "API key" }, on: { change: () => (app.api.key = this.key.value) } });
     this.key.value = app.api.key;
     bar.append(this.model, this.state, this.dropped, el("span", { class: "grow" }), el("div", { class: "tools" },
       this.key, this.pause,
       el("button", { type: "button", on: { click: () => this.file.click() } }, "Open recording"), this.file,
       el("button", { type: "button", on: { click: () => this.#save() } }, "Save recording"),
+      this.trace,
       this.#themes()));
     this.chips = el("span", { class: "chips" });
     selected.prepend(this.chips);
@@ -54,7 +69,9 @@ export class Header {
     this.state.dataset.state = state;
     say(this.state, recording === null ? STATES[state] : `recording: ${recording.name}`);
     say(this.model, store.about?.model ? `${store.about.model.title || store.about.model.name}, ${store.about.machine.backend ?? ""} ${store.about.machine.simd ?? ""}, ${store.about.machine.threads} threads` : "");
-    say(this.dropped, store.dropped ? `${digits(store.dropped)} records dropped` : "");
+    const lost = store.dropped ? `${digits(store.dropped)} records dropped` : "";
+    say(this.dropped, recording?.cost ? costOf(recording.cost) : lost);
+    this.trace.hidden = recording !== null;
     say(this.pause, recording !== null ? "Back to live" : state === "paused" ? "Go on" : "Pause");
     this.key.hidden = state !== "locked" && !this.#app.api.key;
     this.#tell(this.#problem || (["lost", "locked"].includes(state) ? feed.reason : ""));
@@ -120,10 +137,10 @@ export class Header {
   async open(file) {
     if (!file) return;
     try {
-      const { about, records } = await readRecording(file);
+      const { about, records, recording: cost = null } = await readRecording(file);
       this.#app.feed.stop();
-      this.#app.recording = { name: file.name };
-      this.#app.store.reset(about ?? null);
+      this.#app.recording = { name: file.name, cost };
+      this.#app.store.reset(about ?? null, RECORDED);
       this.#app.store.add(records);
       this.#app.selection.clear();
       this.#problem = "";
@@ -134,18 +151,18 @@ export class Header {
     this.#app.changed();
   }
 
-  async #save() {
-    const name = `pellucid-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}.json`;
-    const { features } = this.#app.store.about ?? {};
-    if (this.#app.recording === null && this.#app.feed.state === "live" && features?.recording) {
-      try {
-        download(name, await (await this.#app.api.open("/live/recording")).text());
-        return;
-      } catch {
-        // the window of this page is a recording too
-      }
+  /** What this page has seen, as a file that it opens again. */
+  #save() {
+    download(fileName("recording"), this.#app.store);
+  }
+
+  async #trace() {
+    try {
+      download(fileName("trace"), await (await this.#app.api.open("/live/trace")).text());
+    } catch (error) {
+      this.#problem = error.message;
+      this.draw();
     }
-    download(name, this.#app.store);
   }
 
   #dropping() {

@@ -3,7 +3,9 @@
 import { Pool } from "../model/pool.js";
 import { begin } from "./times.js";
 
+/** What is kept of a live feed, and what a recording may bring. */
 export const BOUNDS = { steps: 2048, requests: 512, spanSteps: 96 };
+export const RECORDED = { steps: 8192, requests: 4096, spanSteps: 512 };
 
 /** Steps by id in order, requests by id in order of arrival, spans by step. Takes messages of `/live/feed`. */
 export class Store {
@@ -20,6 +22,7 @@ export class Store {
   /** What `/live/prefix` told last. */
   prefix = null;
   engine = null;
+  bounds = BOUNDS;
   version = 0;
 
   /** Calls `listener` after each change; what it gives ends that. */
@@ -29,8 +32,9 @@ export class Store {
   }
 
   /** Forgets everything: another source begins. */
-  reset(about = null) {
+  reset(about = null, bounds = BOUNDS) {
     this.about = about;
+    this.bounds = bounds;
     this.#anew(null);
     this.#changed();
   }
@@ -56,7 +60,7 @@ export class Store {
   /** What leaves the window goes into the map of pages, so that a replay can go on from it. */
   #boundSteps() {
     for (const [id, step] of this.#steps) {
-      if (this.#steps.size <= BOUNDS.steps) return;
+      if (this.#steps.size <= this.bounds.steps) return;
       if (this.pool === null && id === 0) this.pool = new Pool();
       if (this.pool !== null && this.pool.step === id) this.pool.apply(step);
       this.#steps.delete(id);
@@ -79,8 +83,8 @@ export class Store {
     if (pool) this.pool = Pool.of(pool);
     if (prefix) this.prefix = prefix;
     this.#boundSteps();
-    bound(this.#requests, BOUNDS.requests);
-    bound(this.#spans, BOUNDS.spanSteps);
+    bound(this.#requests, this.bounds.requests);
+    bound(this.#spans, this.bounds.spanSteps);
     this.#changed();
   }
 
