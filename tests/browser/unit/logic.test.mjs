@@ -185,7 +185,9 @@ test("the pool is what its events make of it", () => {
     step(2, { batch, pages: pages({ preempted: { 2: 16 }, owners: [[1, 1, [2]]], evicted: [2] }) }),
   ];
   const after = (id, base = null) => Object.fromEntries(replay(events, base, id).cells().map((c) => [c.page, [c.owners.map((o) => o.request).join(), c.cached]]));
-  assert.deepEqual(after(0), { 1: ["a.1", true], 2: ["a.1", true], 3: ["b.2", false] });
+  assert.deepEqual(after(0), { 1: ["", true], 2: ["", true], 3: ["b.2", false] });
+  const last = replay(events.slice(0, 1), null, 0, (request) => request === "b.2");
+  assert.deepEqual(last.cells().map((c) => [c.page, c.owners.length]), [[1, 1], [2, 1]]);
   assert.deepEqual(after(1), { 1: ["c.3", true], 2: ["", true], 3: ["b.2", false] });
   assert.deepEqual(after(2), { 1: ["", true], 2: ["b.2", false], 3: ["b.2", false] });
   const base = Pool.of({ step: 2, sequences: [{ sequence: 1, request: "b.2", pages: [3] }, { sequence: 2, request: "c.3", pages: [1] }], cached: [1, 2] });

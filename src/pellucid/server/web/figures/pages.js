@@ -22,7 +22,7 @@ export const pageMap = {
     const cache = app.store.about?.cache;
     if (!step || !cache) return app.nothing;
     if (!tellsOwners(app.store.steps)) return { empty: "not known", why: "These records do not say who owns which page." };
-    const pool = app.store.derived(`pool ${step.id}`, (store) => replay(store.steps, store.pool, step.id));
+    const pool = app.store.derived(`pool ${step.id}`, (store) => replay(store.steps, store.pool, step.id, (id) => isOver(store.request(id), step.id)));
     const cells = pool.cells();
     return {
       step: step.id, n_pages: cache.n_pages, page_size: cache.page_size, bytes_per_page: cache.bytes_per_page, complete: pool.complete,
@@ -86,6 +86,9 @@ function pagesShown(app, all) {
   });
   return Math.min(all, Math.max(LEAST, Math.ceil((last + 1) / 32) * 32));
 }
+
+/** Whether a request's last step was `step` or one before. */
+const isOver = (request, step) => Boolean(request) && !["queued", "running"].includes(request.state) && (request.steps?.[1] ?? Infinity) <= step;
 
 function draw(plot, app, view, width) {
   const { paints, selection } = app;

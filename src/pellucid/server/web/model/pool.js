@@ -30,10 +30,15 @@ export class Pool {
     return pool;
   }
 
+  /** These sequences own nothing any more. */
+  end(sequences) {
+    for (const sequence of sequences) this.tables.delete(sequence);
+  }
+
   /** What a step did to it: who ended owns nothing more, tables go on from a page number, the cache changes. */
   apply(step) {
     const { ended = [], preempted = {}, owners = [], evicted = [], cached_now: cachedNow = [] } = step.pages ?? {};
-    for (const sequence of [...ended, ...Object.keys(preempted).map(Number)]) this.tables.delete(sequence);
+    this.end([...ended, ...Object.keys(preempted).map(Number)]);
     const requests = new Map(step.batch.map((item) => [item.sequence, item.request]));
     for (const [sequence, first, pages] of owners) {
       const table = this.tables.get(sequence) ?? { request: requests.get(sequence) ?? null, pages: [] };
@@ -66,15 +71,22 @@ export class Pool {
 /** Whether steps say who owns their pages. */
 export const tellsOwners = (steps) => steps.some((step) => Array.isArray(step.pages?.owners));
 
-/** The pool after step `until`, from `base` (a `Pool`, or null) and the steps of the window. */
-export function replay(steps, base, until = Infinity) {
+/**
+ * The pool after step `until`, from `base` (a `Pool`, or null) and the steps of the window. A step tells who ended
+ * since the one before; of the last step `isOver(request)` says it, for requests that had no step after it.
+ */
+export function replay(steps, base, until = Infinity, isOver = () => false) {
   const usable = base !== null && base.step <= until + 1 && (steps.length === 0 || base.step >= steps[0].id);
   const pool = usable ? base.copy() : new Pool();
   if (!usable) pool.complete = steps[0]?.id === 0;
   for (const step of steps) {
-    if (step.id > until) break;
+    if (step.id > until) {
+      if (step.id === pool.step) pool.end(step.pages?.ended ?? []);
+      break;
+    }
     if (step.id >= pool.step) pool.apply(step);
   }
+  pool.end([...pool.tables].filter(([, { request }]) => request !== null && isOver(request)).map(([sequence]) => sequence));
   return pool;
 }
 
