@@ -1,0 +1,28 @@
+"""What may be asked of speculation."""
+
+from __future__ import annotations
+
+import pytest
+
+from pellucid.core.errors import BadInput
+from pellucid.speculation.settings import SpeculativeSettings, from_flags
+
+
+def test_flags_say_it_as_arguments_do() -> None:
+    assert from_flags(None, None, None) is None
+    assert from_flags("ngram", None, 5) == {"method": "ngram", "tokens": 5}
+    assert from_flags(None, "small", None) == {"method": "draft", "model": "small"}
+    with pytest.raises(BadInput, match="without a method or a model"):
+        from_flags(None, None, 5)
+    with pytest.raises(BadInput, match="takes no model"):
+        SpeculativeSettings.of(from_flags("ngram", "small", None))
+
+
+def test_what_is_on_is_told_with_its_defaults() -> None:
+    assert SpeculativeSettings.of({"method": "ngram"}).told() == {
+        "method": "ngram",
+        "rule": "exact",
+        "tokens": 12,
+    }
+    told = SpeculativeSettings.of({"method": "draft", "model": "x", "tokens": 3}).told()
+    assert told == {"method": "draft", "rule": "exact", "tokens": 3, "model": "x"}
