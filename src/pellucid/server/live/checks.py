@@ -53,6 +53,11 @@ def check_step(record: StepRecord, limits: Limits) -> list[str]:
             )
         elif rest > max(_BETWEEN_S, _BETWEEN_SHARE * step):
             found.append(f"{1000 * rest:.3f} ms of {1000 * step:.3f} ms are in no phase")
+    if record.stamps is not None and sum(record.stamps) > record.seconds.forward + _CLOCK:
+        found.append(
+            f"the parts of the forward pass take {1000 * sum(record.stamps):.3f} ms of its "
+            f"{1000 * record.seconds.forward:.3f} ms"
+        )
     pages = record.pages
     counted = pages.free + pages.cached + pages.owned
     if counted != limits.n_pages:

@@ -83,6 +83,8 @@ def test_a_sum_that_does_not_hold_is_shown() -> None:
     assert time == "the phases take 9.000 ms of a step of 5.000 ms"
     [rest] = check_step(step(turn=Turn(0.0, 0.029, 0.0)), LIMITS)
     assert rest == "20.000 ms of 29.000 ms are in no phase"
+    [parts] = check_step(step(stamps=array("d", [0.004, 0.002])), LIMITS)
+    assert parts == "the parts of the forward pass take 6.000 ms of its 5.000 ms"
     [pages] = check_step(step(pages=PageCounts(6, 3, 2)), LIMITS)
     assert pages == "6 free, 3 cached and 2 owned pages are 11 of the pool's 10"
     window = Window(ABOUT, Journeys())
