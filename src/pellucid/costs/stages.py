@@ -60,20 +60,23 @@ class StageCosts:
         self.stages = tuple(stages)
         self._spec = spec
         self._kv_form = kv_dtype, kv_lanes
-        self._alike = [tuple(self._key(part) for part in stage.parts) for stage in self.stages]
+        kinds: dict[object, int] = {}
+        self._kinds = [
+            kinds.setdefault(tuple(map(self._key, stage.parts)), len(kinds))
+            for stage in self.stages
+        ]
+        """For each stage the number of its kind; all of one kind cost the same."""
+        self._firsts = [self.stages[self._kinds.index(kind)] for kind in range(len(kinds))]
 
     def of(self, spans: Spans, wanted: int) -> list[Cost]:
-        """Of each stage in a step over `spans` (start, length) with `wanted` rows of logits."""
+        """Of each stage in a step over `spans` (start, length) with `wanted` rows of logits; those
+        of one kind are one object."""
         rows = sum(length for _, length in spans)
-        known: dict[tuple[object, ...], Cost] = {}
-        found = []
-        for stage, alike in zip(self.stages, self._alike, strict=True):
-            cost = known.get(alike)
-            if cost is None:
-                parts = (self._part(part, rows, wanted, spans) for part in stage.parts)
-                cost = known[alike] = reduce(add, parts, Cost())
-            found.append(cost)
-        return found
+        costs = [
+            reduce(add, (self._part(part, rows, wanted, spans) for part in stage.parts), Cost())
+            for stage in self._firsts
+        ]
+        return [costs[kind] for kind in self._kinds]
 
     def _key(self, part: Part) -> object:
         """Equal for parts that cost the same in every step."""

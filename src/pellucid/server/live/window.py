@@ -21,6 +21,7 @@ from pellucid.server.live.spans import SpanForms
 STEPS: Final = 512
 REQUESTS: Final = 1024
 SPANNED: Final = 60
+SPANS_EVERY_S: Final = 1 / 15  # half a millisecond each, of a model of 30 layers
 
 
 class Parts:
@@ -65,8 +66,8 @@ class Parts:
 class Window:
     """The last steps and requests of one engine. The requests are kept as they were told last.
 
-    Spans are many: of the steps of one look, only those of the last are made, and those of the
-    last `SPANNED` such steps are kept. `ids`: whether steps tell the ids of tokens.
+    Spans are many: only those of one step in `SPANS_EVERY_S` are made, and those of the last
+    `SPANNED` such steps are kept. `ids`: whether steps tell the ids of tokens.
     """
 
     def __init__(
@@ -85,9 +86,10 @@ class Window:
         self.stages: tuple[Stage, ...] | None = None
         """What the stamps of steps are of, once there are some."""
         self._span_forms: SpanForms | None = None
-        self._spans: deque[list[bytes]] = deque(maxlen=SPANNED)
+        self._spans: deque[bytes] = deque(maxlen=SPANNED)  # of a step each
         self._journeys = journeys
         self._all_spans = all_spans
+        self._last_spanned = float("-inf")
         self._ids = ids
         self._steps: deque[bytes] = deque(maxlen=steps)
         self._requests: OrderedDict[str, RequestRecord] = OrderedDict()
@@ -144,8 +146,8 @@ class Window:
 
     def all(self) -> Parts:
         """Everything that it has."""
-        spans = [span for step in self._spans for span in step]
-        return Parts(list(self._steps), list(self._forms.values()), self._stats, spans)
+        steps, requests = list(self._steps), list(self._forms.values())
+        return Parts(steps, requests, self._stats, list(self._spans))
 
     def with_all_requests(self, parts: Parts) -> Parts:
         """`parts` for a viewer that missed some: with every request as it is."""
@@ -169,12 +171,18 @@ class Window:
         if self._span_forms is None:
             return []
         stamped = [record for record in records.steps if record.stamps is not None]
-        if self._all_spans:
-            return [span for record in stamped for span in self._span_forms.of(record)]
-        spans = self._span_forms.of(stamped[-1]) if stamped else []
-        if spans:
-            self._spans.append(spans)
+        wanted = stamped if self._all_spans else self._some(stamped)
+        spans = [made for record in wanted if (made := self._span_forms.of(record))]
+        if not self._all_spans:
+            self._spans.extend(spans)
         return spans
+
+    def _some(self, stamped: list[StepRecord]) -> list[StepRecord]:
+        """The last, unless one was told just now."""
+        if not stamped or stamped[-1].start - self._last_spanned < SPANS_EVERY_S:
+            return []
+        self._last_spanned = stamped[-1].start
+        return stamped[-1:]
 
     def _checked(self) -> list[bytes]:
         """Requests whose tokens could be counted now, where the sums do not hold."""
