@@ -39,6 +39,10 @@ AttentionItem AttentionStage::item(const Frame& frame, const Piece& piece) const
   item.softcap = settings_.softcap;
   item.slopes = settings_.slopes.empty() ? nullptr : settings_.slopes.data() + piece.kv_head * item.group;
   item.layer = &layer(frame);
+  item.key_offsets = settings_.offsets == nullptr || !item.layer->keys.in_blocks()
+                         ? nullptr
+                         : settings_.offsets->values.data() + piece.kv_head * settings_.head_dim;
+  item.offsets_stride = settings_.n_kv_heads * settings_.head_dim;
   item.kv_head = piece.kv_head;
   item.pages = sequence.pages;
   item.page_size = frame.cache->page_size();

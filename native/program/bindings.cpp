@@ -222,7 +222,9 @@ void bind_program(nb::module_& parent) {
               const Operand& y) { p.layer_norm(x, values(weight), values(bias), eps, y); },
            "x"_a, "weight"_a, "bias"_a.none(), "eps"_a, "y"_a)
       .def("rope", &Program::rope)
-      .def("store_kv", &Program::store_kv)
+      .def("add_key_offsets", &Program::add_key_offsets)
+      .def("store_kv", &Program::store_kv, "k"_a, "v"_a, "layer"_a, "n_kv_heads"_a, "head_dim"_a,
+           "offsets"_a.none() = nb::none())
       .def("unary", &Program::unary)
       .def("binary", &Program::binary)
       .def("scalar", &Program::scalar)
@@ -249,7 +251,7 @@ void bind_program(nb::module_& parent) {
            [](Program& p, int64_t layer, int64_t n_heads, int64_t n_kv_heads, int64_t head_dim,
               float scale, float softcap, int64_t window, const Floats& slopes, const Operand& q,
               const Either& y) {
-             p.attention({layer, n_heads, n_kv_heads, head_dim, scale, softcap, window, values(slopes)},
+             p.attention({layer, n_heads, n_kv_heads, head_dim, scale, softcap, window, values(slopes), nullptr},
                          q, target_of<AttentionStage::Output>(y));
            })
       .def("experts",
@@ -264,6 +266,11 @@ void bind_program(nb::module_& parent) {
              p.extend_rope_table(table, span_of(cos), span_of(sin));
            })
       .def("rope_positions", &Program::rope_positions)
+      .def("extend_key_offsets",
+           [](Program& p, int number, const FloatTable& values) {
+             p.extend_key_offsets(number, span_of(values));
+           })
+      .def("key_offset_positions", &Program::key_offset_positions)
       .def("name_stage", &Program::name_stage)
       .def_prop_ro("stage_names", &Program::stage_names)
       .def_prop_ro("stage_seconds", &Program::stage_seconds,

@@ -49,6 +49,15 @@ struct SequenceRows {
   int64_t n_pages;
 };
 
+// What keys in blocks are stored less of: for each key block of positions a key's features, of all kv
+// heads; grows as longer contexts are met.
+struct KeyOffsets {
+  int64_t width = 0;
+  std::vector<float> values;  // [key blocks][width]
+  int64_t positions() const { return static_cast<int64_t>(values.size()) / width * kKeyBlock; }
+  const float* at(int64_t position) const { return values.data() + position / kKeyBlock * width; }
+};
+
 struct Frame {
   Kernels kernels;
   int64_t n_rows[2] = {0, 0};  // by RowKind

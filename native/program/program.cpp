@@ -55,6 +55,12 @@ int Program::add_rope_table(int64_t dims, bool half) {
   return static_cast<int>(rope_tables_.size()) - 1;
 }
 
+int Program::add_key_offsets(int64_t width) {
+  if (width < 1) refuse("key offsets of " + str(width) + " features");
+  key_offsets_.push_back({width, {}});
+  return static_cast<int>(key_offsets_.size()) - 1;
+}
+
 void Program::check(const Operand& x, RowKind kind, const char* what) const {
   const std::string name(what);
   if (x.slot < 0 || x.slot >= static_cast<int>(slots_.size())) refuse(name + ": slot " + str(x.slot));
@@ -182,7 +188,8 @@ void Program::rope(Operand x, int64_t head_dim, int table, Operand y) {
   rows("rope").add(rope_op(x, head_dim, &angles, y));
 }
 
-void Program::store_kv(Operand k, Operand v, int64_t layer, int64_t n_kv_heads, int64_t head_dim) {
+void Program::store_kv(Operand k, Operand v, int64_t layer, int64_t n_kv_heads, int64_t head_dim,
+                       std::optional<int> offsets) {
   check(k, open_kind_, "attention: k");
   check(v, open_kind_, "attention: v");
   if (open_kind_ != RowKind::tokens) refuse("attention: keys of logit rows");
@@ -190,10 +197,21 @@ void Program::store_kv(Operand k, Operand v, int64_t layer, int64_t n_kv_heads, 
   if (k.width != n_kv_heads * head_dim || v.width != k.width)
     refuse("attention: k has " + str(k.width) + " features, v " + str(v.width) + ", must be " +
            str(n_kv_heads) + " heads of " + str(head_dim));
-  if (static_cast<int64_t>(kv_layers_.size()) <= layer)
+  if (static_cast<int64_t>(kv_layers_.size()) <= layer) {
     kv_layers_.resize(static_cast<size_t>(layer) + 1, KvLayerShape{0, 0});
+    layer_offsets_.resize(kv_layers_.size(), nullptr);
+  }
+  const KeyOffsets* less = nullptr;
+  if (offsets) {
+    if (*offsets < 0 || *offsets >= static_cast<int>(key_offsets_.size()))
+      refuse("attention: key offsets " + str(*offsets));
+    less = &key_offsets_[static_cast<size_t>(*offsets)];
+    if (less->width != k.width)
+      refuse("attention: k has " + str(k.width) + " features, its offsets " + str(less->width));
+  }
   kv_layers_[static_cast<size_t>(layer)] = {n_kv_heads, head_dim};
-  rows("attention: k").add(store_kv_op(k, v, layer));
+  layer_offsets_[static_cast<size_t>(layer)] = less;
+  rows("attention: k").add(store_kv_op(k, v, layer, less));
 }
 
 void Program::unary(const std::string& name, Operand x, Operand y) {
@@ -290,6 +308,7 @@ void Program::attention(AttentionSettings settings, Operand q, AttentionStage::O
   if (slopes != 0 && slopes != settings.n_heads)
     refuse("attention: " + str(slopes) + " ALiBi slopes for " + str(settings.n_heads) + " heads");
   if (settings.window < 0) refuse("attention: window " + str(settings.window));
+  settings.offsets = layer_offsets_[static_cast<size_t>(settings.layer)];
   stages_.push_back(std::make_unique<AttentionStage>(std::move(settings), q, y));
   open_rows_ = nullptr;
   open_products_ = nullptr;
@@ -348,6 +367,19 @@ int64_t Program::rope_positions(int table) const {
   return rope_tables_.at(static_cast<size_t>(table)).positions();
 }
 
+void Program::extend_key_offsets(int number, std::span<const float> values) {
+  KeyOffsets& offsets = key_offsets_.at(static_cast<size_t>(number));
+  if (values.size() % static_cast<size_t>(offsets.width))
+    refuse("key offsets: " + str(static_cast<int64_t>(values.size())) + " values for rows of " +
+           str(offsets.width));
+  const std::lock_guard<ForkMutex> lock(mutex_);
+  offsets.values.insert(offsets.values.end(), values.begin(), values.end());
+}
+
+int64_t Program::key_offset_positions(int number) const {
+  return key_offsets_.at(static_cast<size_t>(number)).positions();
+}
+
 // Running
 
 namespace {
@@ -394,6 +426,7 @@ void Program::run(const StepArrays& step, const KvCache& cache, std::span<float>
   if (output_.slot < 0) refuse("program: has no output");
   StepLimits limits{least_table_rows_[0], least_table_rows_[1], &kv_layers_};
   for (const auto& table : rope_tables_) limits.positions = std::min(limits.positions, table.positions());
+  for (const auto& table : key_offsets_) limits.positions = std::min(limits.positions, table.positions());
   Frame frame = make_frame(step, cache, limits);
   frame.kernels = kernels_;
   const int64_t rows = frame.rows(output_kind_);

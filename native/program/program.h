@@ -44,7 +44,11 @@ class Program {
   void rms_norm(Operand x, std::vector<float> weight, float eps, Operand y);
   void layer_norm(Operand x, std::vector<float> weight, std::vector<float> bias, float eps, Operand y);
   void rope(Operand x, int64_t head_dim, int table, Operand y);
-  void store_kv(Operand k, Operand v, int64_t layer, int64_t n_kv_heads, int64_t head_dim);
+  int add_key_offsets(int64_t width);
+  // Keys less the offsets of that number, if there is one and the cache keeps keys in blocks; attention
+  // of the layer adds what scores lack by it.
+  void store_kv(Operand k, Operand v, int64_t layer, int64_t n_kv_heads, int64_t head_dim,
+                std::optional<int> offsets);
   void unary(const std::string& name, Operand x, Operand y);
   void binary(const std::string& name, Operand a, Operand b, Operand y);
   void scalar(const std::string& name, Operand x, float value, Operand y);
@@ -62,6 +66,9 @@ class Program {
   // Angles of positions from the table's present end on: cos and sin [n][width].
   void extend_rope_table(int table, std::span<const float> cos, std::span<const float> sin);
   int64_t rope_positions(int table) const;
+  // Of key blocks of positions from the present end on: [n][width].
+  void extend_key_offsets(int number, std::span<const float> values);
+  int64_t key_offset_positions(int number) const;
 
   int64_t output_width() const { return output_.width; }
   RowKind output_kind() const { return output_kind_; }
@@ -100,7 +107,8 @@ class Program {
   std::shared_ptr<Pool> pool_;
   Kernels kernels_;
   std::vector<Slot> slots_;
-  std::deque<RopeTable> rope_tables_;  // a deque, since operations point into it
+  std::deque<RopeTable> rope_tables_;  // deques, since operations point into them
+  std::deque<KeyOffsets> key_offsets_;
   std::vector<std::unique_ptr<Stage>> stages_;
   std::vector<std::string> names_;
   std::vector<double> seconds_;
@@ -110,6 +118,7 @@ class Program {
   RowKind open_kind_ = RowKind::tokens;
   ProductInput open_input_;
   std::vector<KvLayerShape> kv_layers_;
+  std::vector<const KeyOffsets*> layer_offsets_;  // by layer; null: none
   int64_t least_table_rows_[2];  // of the tables that tokens and positions look into
   Operand output_;
   RowKind output_kind_ = RowKind::logits;

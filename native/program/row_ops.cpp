@@ -124,13 +124,16 @@ std::unique_ptr<RowOp> rope_op(Operand x, int64_t head_dim, const RopeTable* tab
   });
 }
 
-std::unique_ptr<RowOp> store_kv_op(Operand k, Operand v, int64_t layer) {
+std::unique_ptr<RowOp> store_kv_op(Operand k, Operand v, int64_t layer, const KeyOffsets* offsets) {
   return each_row([=](const Frame& frame, int64_t r) {
     const KvLayer& where = frame.cache->layers()[layer];
     const float *key = frame.row(k, r), *value = frame.row(v, r);
+    const float* offset =
+        offsets != nullptr && where.keys.in_blocks() ? offsets->at(frame.positions[r]) : nullptr;
     const int64_t slot = frame.positions[r] % frame.cache->page_size();
     for (int64_t h = 0; h < where.n_kv_heads; ++h)
-      frame.kernels.attention->store(key + h * where.head_dim, value + h * where.head_dim, where, h,
+      frame.kernels.attention->store(key + h * where.head_dim,
+                                     offset == nullptr ? nullptr : offset + h * where.head_dim, value + h * where.head_dim, where, h,
                                      frame.page_of_row[r], slot);
   });
 }

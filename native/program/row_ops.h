@@ -31,7 +31,7 @@ std::unique_ptr<RowOp> rms_norm_op(Operand x, std::vector<float> weight, float e
 std::unique_ptr<RowOp> layer_norm_op(Operand x, std::vector<float> weight, std::vector<float> bias,
                                      float eps, Operand y);
 std::unique_ptr<RowOp> rope_op(Operand x, int64_t head_dim, const RopeTable* table, Operand y);
-std::unique_ptr<RowOp> store_kv_op(Operand k, Operand v, int64_t layer);
+std::unique_ptr<RowOp> store_kv_op(Operand k, Operand v, int64_t layer, const KeyOffsets* offsets);
 // "gelu", "gelu_tanh", "copy"; "silu_mul", "gelu_tanh_mul", "add"; "scale", "clamp", "softcap". Throws
 // std::invalid_argument for another name.
 std::unique_ptr<RowOp> unary_op(const std::string& name, Operand x, Operand y);

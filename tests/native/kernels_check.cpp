@@ -64,8 +64,8 @@ void compare_attention(const char* name, KvTypes types, int64_t head_dim, float 
   const int32_t pages[] = {5, 2, 7, 0, 3};
   const float slopes[] = {0.5f, 0.1f, 0.02f};
   for (int64_t r = 0; r < kRowsHere; ++r) {
-    kAttention.store(&k[r * head_dim], &v[r * head_dim], ours.layers()[0], 0, pages[r / kPage], r % kPage);
-    kAttentionKernelsGeneric.store(&k[r * head_dim], &v[r * head_dim], twin.layers()[0], 0,
+    kAttention.store(&k[r * head_dim], nullptr, &v[r * head_dim], ours.layers()[0], 0, pages[r / kPage], r % kPage);
+    kAttentionKernelsGeneric.store(&k[r * head_dim], nullptr, &v[r * head_dim], twin.layers()[0], 0,
                                    pages[r / kPage], r % kPage);
   }
   int wrong = 0;

@@ -34,6 +34,9 @@ struct AttentionItem {
   float scale;
   float softcap;       // 0: none
   const float* slopes; // of the group's heads, or null
+  // What keys in blocks were stored less of, for each key block of positions: [head_dim], or null.
+  const float* key_offsets;
+  int64_t offsets_stride;
 
   const KvLayer* layer;
   int64_t kv_head;
@@ -57,8 +60,8 @@ struct AttentionKernels {
   void (*merge)(float* states, const float* block_states, int n_queries, int64_t values_dim);
   // y[head_dim] = sums / l
   void (*finish)(const float* state, const KvLayer& layer, float* y);
-  // Stores one head's key and value at a position's page.
-  void (*store)(const float* k, const float* v, const KvLayer& layer, int64_t kv_head, int64_t page,
+  // Stores one head's key and value at a position's page; keys in blocks less `offset`, if any.
+  void (*store)(const float* k, const float* offset, const float* v, const KvLayer& layer, int64_t kv_head, int64_t page,
                 int64_t slot);
 };
 

@@ -145,7 +145,7 @@ void finish(const float* state, const KvLayer& layer, float* y) {
 struct Tile {
   int count;
   int64_t first_query;
-  const float* q;  // as `gather` gives them
+  float* q;        // as `gather` gives them
   float* scores;   // [count][kKeyBlock]
   float* states;   // [count][state_size]
 };
@@ -171,6 +171,9 @@ PELLUCID_INLINE void weigh_tile(const Work& work, const Tile& tile, const Block&
   Block seen = block;
   const int end = static_cast<int>((last_key(item, tile, base) + 15) / 16);
   if (end < seen.end) seen.end = end;
+  if (item.key_offsets != nullptr)
+    set_bases(item, tile.first_query, tile.count,
+              item.key_offsets + base / kKeyBlock * item.offsets_stride, tile.q);
   work.scores.score[tile.count](tile.q, seen, item.layer->keys.dim, tile.scores);
   const int k_begin = seen.begin * 16, k_end = seen.end * 16;
   Visible visible[kTallest];

@@ -42,16 +42,17 @@ using Ahead = const std::byte* const*;
 
 // Queries of a tile side by side for each feature, as floats [dim][count], or for keys in blocks:
 // words of two 16-bit features [dim / 2][count], then for each block what its sum starts from, its
-// scale, and its scale times the sum of its features, each [count].
+// scale, and its scale times the sum of its features, each [count], and what each score begins with.
 struct BlockQueries {
   const int32_t *words, *starts;
-  const float *scales, *sums;
+  const float *scales, *sums, *bases;
 
   BlockQueries(const float* q, int64_t dim, int count)
       : words(reinterpret_cast<const int32_t*>(q)),
         starts(words + dim / 2 * count),
         scales(q + (dim / 2 + blocks(dim)) * count),
-        sums(scales + blocks(dim) * count) {}
+        sums(scales + blocks(dim) * count),
+        bases(sums + blocks(dim) * count) {}
   static int64_t blocks(int64_t dim) { return (dim + kKvBlock - 1) / kKvBlock; }
 };
 
@@ -128,7 +129,7 @@ PELLUCID_INLINE void score_block(const BlockQueries& q, int64_t begin, int64_t f
     const F32x16 scale = load(p);
     for (int i = 0; i < NQ; ++i) {
       float* score = scores + i * kKeyBlock + s * kSubBlock;
-      F32x16 y = b == 0 ? zero() : load(score);
+      F32x16 y = b == 0 ? splat(q.bases[i]) : load(score);
       y = fma(to_float(sums[i][s]), scale * splat(q.scales[b * NQ + i]), y);
       if constexpr (kType == KvType::int4)
         y = fma(load(p + kSubBlock), splat(q.sums[b * NQ + i]), y);
@@ -192,6 +193,26 @@ PELLUCID_INLINE void round_query(F32x16 (&x)[R], int zero_code, int64_t stride, 
   *total = *scale * static_cast<float>(sum);
 }
 
+// What the scores of keys stored less `offset` lack, for each query of a tile: q . offset.
+PELLUCID_INLINE void set_bases(const AttentionItem& item, int64_t first_query, int count,
+                               const float* offset, float* q) {
+  const int64_t dim = item.layer->keys.dim, n = item.head_dim;
+  float* bases = q + (dim / 2 + 3 * BlockQueries::blocks(dim)) * count;
+  const float scale = item.scale * kLog2E;
+  for (int i = 0; i < count; ++i) {
+    const int64_t query = first_query + i;
+    const float* row = item.q + query / item.group * item.q_stride + query % item.group * n;
+    F32x16 total = zero();
+    for (int64_t d = 0; d < n; d += 16) {
+      F32x16 x[1], y[1];
+      load_block(row, d, n, x);
+      load_block(offset, d, n, y);
+      total = fma(x[0], y[0], total);
+    }
+    bases[i] = sum(total) * scale;
+  }
+}
+
 // Queries side by side as `BlockQueries` reads them (or floats), times the scale and log2 e, so that a
 // weight is a power of two.
 PELLUCID_INLINE void gather(const AttentionItem& item, int64_t first_query, int count, float* q) {
@@ -208,6 +229,7 @@ PELLUCID_INLINE void gather(const AttentionItem& item, int64_t first_query, int 
     auto* words = reinterpret_cast<int32_t*>(q);
     int32_t* starts = words + dim / 2 * count;
     float *scales = q + (dim / 2 + n_blocks) * count, *sums = scales + n_blocks * count;
+    sums[n_blocks * count + i] = 0.0f;
     for_each_block(dim, [&]<int R>(int64_t begin, F32x16(&x)[R]) {
       load_block(row, begin, n, x);
       for (int r = 0; r < R; ++r) x[r] = x[r] * splat(scale);

@@ -66,12 +66,17 @@ PELLUCID_INLINE Codes round_block(F32x16 (&x)[R]) {
   return bad == 0.0f ? codes : Codes{kHalfNaN, 0};
 }
 
-// A vector's codes as bytes, int8's plus `shift`, and the parameters of its blocks, 16 positions apart.
+// The codes of v (less `less`) as bytes, int8's plus `shift`, and the parameters of its blocks, 16 positions apart.
 template <KvType kType>
-PELLUCID_INLINE void round_vector(const float* v, int64_t n, int64_t dim, int shift, uint8_t* bytes,
+PELLUCID_INLINE void round_vector(const float* v, const float* less, int64_t n, int64_t dim, int shift, uint8_t* bytes,
                                   Half* params) {
   for_each_block(dim, [&]<int R>(int64_t begin, F32x16(&x)[R]) {
     load_block(v, begin, n, x);
+    if (less != nullptr) {
+      F32x16 offset[R];
+      load_block(less, begin, n, offset);
+      for (int r = 0; r < R; ++r) x[r] = x[r] - offset[r];
+    }
     for (int r = 0; r < R; ++r) x[r] = held(x[r]);
     transform(x, rotate_factor(R));
     const Codes codes = round_block<kType>(x);
@@ -91,8 +96,8 @@ PELLUCID_INLINE void round_vector(const float* v, int64_t n, int64_t dim, int sh
 constexpr int64_t kVectorBytes = 1024;  // codes of a vector are made in pieces of so many features
 
 template <KvType kType>
-PELLUCID_INLINE void store_key_blocks(const float* k, int64_t n, const KvSide& side, std::byte* head,
-                                      int64_t sub, int64_t lane) {
+PELLUCID_INLINE void store_key_blocks(const float* k, const float* offset, int64_t n,
+                                      const KvSide& side, std::byte* head, int64_t sub, int64_t lane) {
   uint8_t bytes[kVectorBytes];
   auto* words = reinterpret_cast<uint8_t*>(head + side.codes_at + sub * side.codes) + 4 * lane;
   auto* params = reinterpret_cast<Half*>(head + side.params_at + sub * side.params) + lane;
@@ -100,7 +105,7 @@ PELLUCID_INLINE void store_key_blocks(const float* k, int64_t n, const KvSide& s
   for (int64_t from = 0; from < side.dim; from += kVectorBytes) {
     const int64_t count = side.dim - from < kVectorBytes ? side.dim - from : kVectorBytes;
     const int64_t left = n - from > 0 ? n - from : 0;
-    round_vector<kType>(k + from, left, count, kType == KvType::int8 ? 128 : 0, bytes,
+    round_vector<kType>(k + from, offset == nullptr ? nullptr : offset + from, left, count, kType == KvType::int8 ? 128 : 0, bytes,
                         params + from / kKvBlock * kHalves * kSubBlock);
     if constexpr (kType == KvType::int8) {
       for (int64_t d = 0; d < count; d += 4, words += 4 * kSubBlock) {
@@ -132,7 +137,7 @@ PELLUCID_INLINE void store_value_blocks(const float* v, int64_t n, const KvSide&
   for (int64_t from = 0; from < side.dim; from += kVectorBytes) {
     const int64_t count = side.dim - from < kVectorBytes ? side.dim - from : kVectorBytes;
     const int64_t left = n - from > 0 ? n - from : 0;
-    round_vector<kType>(v + from, left, count, 0, bytes,
+    round_vector<kType>(v + from, nullptr, left, count, 0, bytes,
                         params + from / kKvBlock * kHalves * kSubBlock);
     if constexpr (kType == KvType::int8) {
       for (int64_t d = 0; d < count; ++d) *to++ = bytes[d];
@@ -171,15 +176,15 @@ PELLUCID_INLINE void store_value_floats(const float* v, int64_t n, const KvSide&
   store_floats(reinterpret_cast<T*>(head + side.codes_at + sub * side.codes) + lane * side.dim, v, n);
 }
 
-void store_kv(const float* k, const float* v, const KvLayer& layer, int64_t kv_head, int64_t page,
+void store_kv(const float* k, const float* offset, const float* v, const KvLayer& layer, int64_t kv_head, int64_t page,
               int64_t slot) {
   std::byte* head = layer.head(page, kv_head);
   const int64_t n = layer.head_dim, sub = slot / kSubBlock, lane = slot % kSubBlock;
   switch (layer.keys.type) {
     case KvType::f32: store_key_floats<float>(k, n, layer.keys, head, sub, lane); break;
     case KvType::f16: store_key_floats<Half>(k, n, layer.keys, head, sub, lane); break;
-    case KvType::int8: store_key_blocks<KvType::int8>(k, n, layer.keys, head, sub, lane); break;
-    case KvType::int4: store_key_blocks<KvType::int4>(k, n, layer.keys, head, sub, lane); break;
+    case KvType::int8: store_key_blocks<KvType::int8>(k, offset, n, layer.keys, head, sub, lane); break;
+    case KvType::int4: store_key_blocks<KvType::int4>(k, offset, n, layer.keys, head, sub, lane); break;
   }
   switch (layer.values.type) {
     case KvType::f32: store_value_floats<float>(v, n, layer.values, head, sub, lane); break;

@@ -138,10 +138,17 @@ class WatchedOps(ReferenceOps):
         return super().layer_norm(x, weight, bias, eps)
 
     def attention(
-        self, q: Float32, k: Float32, v: Float32, index: int, layer: LayerSpec, step: Step
+        self,
+        q: Float32,
+        k: Float32,
+        v: Float32,
+        index: int,
+        layer: LayerSpec,
+        step: Step,
+        key_bias: Float32 | None = None,
     ) -> Float32:
         self.heads[index] = Heads(q.copy(), k.copy(), layer)
-        return super().attention(q, k, v, index, layer, step)
+        return super().attention(q, k, v, index, layer, step, key_bias)
 
     def _look(self, x: Float32, weight: Float32, norm: Callable[[Float32], Float32]) -> None:
         name = self._names.get(id(weight), "")

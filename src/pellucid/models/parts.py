@@ -18,13 +18,15 @@ def attention(
 ) -> Array:
     """Self-attention of one layer on normed rows x [T, d]."""
     q, k, v = project_qkv(ops, layer, w, x)
+    key_bias = w.get("attn_k.bias")
     if "attn_q_norm.weight" in w:
+        key_bias = None  # no longer what every key holds
         q = ops.rms_norm(q, w["attn_q_norm.weight"], spec.norm_eps)
         k = ops.rms_norm(k, w["attn_k_norm.weight"], spec.norm_eps)
     if layer.rope is not None:
         q = ops.rope(q, step.positions, layer.head_dim, layer.rope)
         k = ops.rope(k, step.positions, layer.head_dim, layer.rope)
-    y = ops.attention(q, k, v, index, layer, step)
+    y = ops.attention(q, k, v, index, layer, step, key_bias)
     return ops.linear(y, w["attn_output.weight"], w.get("attn_output.bias"))
 
 

@@ -14,6 +14,8 @@ from pellucid.core.spec import RopeScaling, RopeSpec
 
 Float64 = NDArray[np.float64]
 
+KEY_BLOCK = 128  # positions whose keys share an offset
+
 
 def rotations(
     rope: RopeSpec, positions: NDArray[np.int32]
@@ -25,6 +27,36 @@ def rotations(
         (np.cos(angles) * factor).astype(np.float32),
         (np.sin(angles) * factor).astype(np.float32),
     )
+
+
+def key_offsets(
+    rope: RopeSpec | None, bias: NDArray[np.float32], head_dim: int, blocks: range
+) -> NDArray[np.float32]:
+    """What `bias`, added to every key before it is turned, is on average over each block of
+    `KEY_BLOCK` positions: float32 [len(blocks), len(bias)]. bias: [kv_heads head_dim].
+
+    Features that turn fast come to nothing on average, slow ones to nearly all of the bias.
+    """
+    heads = bias.reshape(1, -1, head_dim).astype(np.float64)
+    y = np.repeat(heads, len(blocks), axis=0)  # [blocks, kv_heads, head_dim]
+    if rope is not None and len(blocks):
+        positions = np.arange(blocks.start * KEY_BLOCK, blocks.stop * KEY_BLOCK, dtype=np.int32)
+        turns = rotations(rope, positions)
+        of_blocks = (part.reshape(len(blocks), KEY_BLOCK, -1).astype(np.float64) for part in turns)
+        cos, sin = (part.mean(axis=1)[:, None] for part in of_blocks)
+        first, second = turned_pairs(rope)
+        a, b = heads[..., first], heads[..., second]
+        y[..., first] = a * cos - b * sin
+        y[..., second] = b * cos + a * sin
+    return y.reshape(len(blocks), -1).astype(np.float32)
+
+
+def turned_pairs(rope: RopeSpec) -> tuple[slice, slice]:
+    """The first and the second features of the pairs that are turned together."""
+    half = rope.dims // 2
+    if rope.style == "half":
+        return slice(0, half), slice(half, rope.dims)
+    return slice(0, rope.dims, 2), slice(1, rope.dims, 2)
 
 
 def frequencies(rope: RopeSpec, positions: NDArray[np.int32]) -> Float64:

@@ -160,7 +160,14 @@ class Ops(ABC):
 
     @abstractmethod
     def attention(
-        self, q: Array, k: Array, v: Array, index: int, layer: LayerSpec, step: Step
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        index: int,
+        layer: LayerSpec,
+        step: Step,
+        key_bias: Weight | None = None,
     ) -> Array:
         """Causal attention over the pages of each row's sequence (Vaswani et al. 2017).
 
@@ -172,7 +179,9 @@ class Ops(ABC):
             y = sum_j softmax(s)_j v_j
 
         q: [T, n_heads head_dim]; k, v: [T, n_kv_heads head_dim]; head h reads kv head
-        h // (n_heads / n_kv_heads) (GQA, Ainslie et al. 2023).
+        h // (n_heads / n_kv_heads) (GQA, Ainslie et al. 2023). key_bias [n_kv_heads head_dim]: what
+        k holds in every row, before `layer.rope` turned it; it changes no result, but tells a cache
+        that rounds keys what not to spend its bits on.
         """
 
     # Elementwise

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from pellucid import _native
 from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.spec import LayerSpec, ModelSpec, RopeSpec
-from pellucid.costs import NATIVE_LANES, kv_types
+from pellucid.costs import NATIVE_LANES, in_blocks, kv_types
 from pellucid.ops.native.emit import Emitter
 from pellucid.ops.native.fuse import fuse as join
 from pellucid.ops.native.graph import LOGIT_ROWS, POSITIONS, TOKENS, Graph, Node, symbolic_step
 from pellucid.ops.native.lower import early_rows, lower
 from pellucid.ops.native.schedule import schedule
 from pellucid.ops.native.weights import NativeWeight, pack_together
-from pellucid.ops.rotary import rotations
+from pellucid.ops.rotary import KEY_BLOCK, key_offsets, rotations
 from pellucid.ops.step import Step
 from pellucid.ops.vocabulary import HostTensor, Ops, Stamps
 from pellucid.quant.types import TensorType
@@ -202,9 +202,18 @@ class NativeOps(Ops):
         return self._add("rope", (x,), x.width, head_dim=head_dim, rope=rope)
 
     def attention(
-        self, q: Node, k: Node, v: Node, index: int, layer: LayerSpec, step: Step
+        self,
+        q: Node,
+        k: Node,
+        v: Node,
+        index: int,
+        layer: LayerSpec,
+        step: Step,
+        key_bias: NativeWeight | None = None,
     ) -> Node:
-        return self._add("attention", (q, k, v), q.width, index=index, layer=layer)
+        bias = key_bias if in_blocks(self._kv_types.keys) else None
+        data = {"index": index, "layer": layer, "key_bias": bias}
+        return self._add("attention", (q, k, v), q.width, **data)
 
     # Elementwise
 
@@ -237,6 +246,7 @@ class CompiledForward:
         self._program = emitter.program
         self._rope_tables = emitter.rope_tables
         self.stages = emitter.stages
+        self._key_offsets = emitter.key_offsets
 
     @property
     def n_stages(self) -> int:
@@ -264,7 +274,14 @@ class CompiledForward:
         return cast(Float32, output)
 
     def _reach(self, positions: int) -> None:
-        """Make the angles of every position below `positions` known."""
+        """Make the angles and key offsets of every position below `positions` known."""
+        for number, offsets in enumerate(self._key_offsets):
+            have = self._program.key_offset_positions(number)
+            if have < positions:
+                want = -(-positions // _ROPE_CHUNK) * _ROPE_CHUNK
+                blocks = range(have // KEY_BLOCK, want // KEY_BLOCK)
+                values = key_offsets(offsets.rope, offsets.bias, offsets.head_dim, blocks)
+                self._program.extend_key_offsets(number, values)
         for rope, table in self._rope_tables.items():
             have = self._program.rope_positions(table)
             if have >= positions:

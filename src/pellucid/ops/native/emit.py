@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,25 @@ from pellucid.ops.native.schedule import PRODUCTS, ROW_OPS, Place, Schedule
 from pellucid.ops.native.stages import describe
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyBias:
+    """What every key of a layer holds before it is turned: [kv_heads head_dim]."""
+
+    rope: RopeSpec | None
+    bias: NDArray[np.float32]
+    head_dim: int
+
+
 class Emitter:
     """Builds one program. `rope_tables` maps each rotary embedding to its table's number, `stages`
-    says what its stages are."""
+    says what its stages are, `key_offsets` has what the program's key offsets come from, by their
+    numbers."""
 
     def __init__(self, plan: Schedule, output: Node, pool: Any, simd: str) -> None:
         self.program = _native.program.Program(pool, simd)
         self.rope_tables: dict[RopeSpec, int] = {}
         self.stages = tuple(describe(plan.stages))
+        self.key_offsets: list[KeyBias] = []
         self._places = plan.places
         for slot in plan.slots:
             self.program.add_slot(slot.logits, slot.bytes_per_row)
@@ -99,7 +111,16 @@ class Emitter:
     def _store_kv(self, node: Node) -> None:
         layer: LayerSpec = node.data["layer"]
         k, v = (self._columns(x) for x in node.inputs)
-        self.program.store_kv(k, v, node.data["index"], layer.n_kv_heads, layer.head_dim)
+        self.program.store_kv(
+            k, v, node.data["index"], layer.n_kv_heads, layer.head_dim, self._offsets(node)
+        )
+
+    def _offsets(self, node: Node) -> int | None:
+        bias, layer = node.data["key_bias"], node.data["layer"]
+        if bias is None:
+            return None
+        self.key_offsets.append(KeyBias(layer.rope, bias.values(), layer.head_dim))
+        return int(self.program.add_key_offsets(layer.n_kv_heads * layer.head_dim))
 
     def _elementwise(self, node: Node) -> None:
         values = [self._columns(x) for x in node.inputs]

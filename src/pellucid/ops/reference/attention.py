@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pellucid.core.spec import LayerSpec, ModelSpec
 from pellucid.costs import KvTypes, pages_for
 from pellucid.ops.reference.pages import Pages, new_pages
+from pellucid.ops.rotary import KEY_BLOCK, key_offsets
 from pellucid.ops.step import Sequence, Step
 
 Float32 = NDArray[np.float32]
@@ -25,10 +26,27 @@ Pairs = collections.abc.Sequence[tuple[int, int]]
 
 @dataclass(slots=True)
 class LayerCache:
-    """Keys and values of one layer, by pages."""
+    """Keys and values of one layer, by pages.
+
+    Keys in blocks are kept less the average that their bias has over each block of positions, so
+    that their few bits are for what differs between tokens (models with a bias of keys have
+    features of a hundred times the others' size in it).
+    """
 
     keys: Pages
     values: Pages
+    known: Float32 | None = None  # offsets of the first key blocks
+
+    def offsets(self, layer: LayerSpec, key_bias: Float32 | None, end: int) -> Float32:
+        """What is kept less of the keys of positions up to `end`: [kv_heads, end, head_dim]."""
+        shape = (layer.n_kv_heads, end, layer.head_dim)
+        if key_bias is None or not self.keys.in_blocks:
+            return np.broadcast_to(np.float32(0), shape)
+        n_blocks = -(-end // KEY_BLOCK)
+        if self.known is None or len(self.known) < n_blocks:
+            self.known = key_offsets(layer.rope, key_bias, layer.head_dim, range(n_blocks))
+        rows = np.repeat(self.known, KEY_BLOCK, axis=0)[:end]
+        return rows.reshape(end, layer.n_kv_heads, -1).transpose(1, 0, 2)
 
 
 class KVCache:
@@ -36,15 +54,11 @@ class KVCache:
 
     def __init__(self, spec: ModelSpec, n_pages: int, page_size: int, types: KvTypes) -> None:
         self.n_pages = n_pages
-        self.layers = [
-            LayerCache(
-                *(
-                    new_pages(type, (n_pages, page_size, layer.n_kv_heads), layer.head_dim)
-                    for type in (types.keys, types.values)
-                )
-            )
-            for layer in spec.layers
-        ]
+        self.layers = []
+        for layer in spec.layers:
+            shape = (n_pages, page_size, layer.n_kv_heads)
+            keys = new_pages(types.keys, shape, layer.head_dim)
+            self.layers.append(LayerCache(keys, new_pages(types.values, shape, layer.head_dim)))
 
     @property
     def nbytes(self) -> int:
@@ -74,7 +88,13 @@ def _check_copies(pairs: Pairs, n_pages: int) -> None:
 
 
 def attend(
-    q: Float32, k: Float32, v: Float32, cache: LayerCache, layer: LayerSpec, step: Step
+    q: Float32,
+    k: Float32,
+    v: Float32,
+    cache: LayerCache,
+    layer: LayerSpec,
+    step: Step,
+    key_bias: Float32 | None = None,
 ) -> Float32:
     """`Ops.attention` on one layer's pages."""
     kv_shape = (-1, layer.n_kv_heads, layer.head_dim)
@@ -86,8 +106,11 @@ def attend(
     out = np.empty_like(queries)
     for sequence in step.sequences:
         rows = slice(sequence.first_row, sequence.first_row + sequence.length)
-        _store(cache, sequence, step.page_size, keys[rows], values[rows])
-        seen_keys = _gather(cache.keys, sequence, step.page_size)  # [kv_heads, end, head_dim]
+        offsets = cache.offsets(layer, key_bias, sequence.start + sequence.length)
+        kept = keys[rows] - offsets[:, sequence.start :].transpose(1, 0, 2)
+        _store(cache, sequence, step.page_size, kept, values[rows])
+        # [kv_heads, end, head_dim]
+        seen_keys = _gather(cache.keys, sequence, step.page_size) + offsets
         seen_values = _gather(cache.values, sequence, step.page_size)
         for offset in range(sequence.length):
             i = sequence.start + offset

@@ -14,7 +14,7 @@ from pellucid.core.spec import LayerSpec, ModelSpec, RopeSpec
 from pellucid.costs import kv_types
 from pellucid.ops.reference.attention import KVCache, attend
 from pellucid.ops.reference.stamps import ReferenceForward
-from pellucid.ops.rotary import rotations
+from pellucid.ops.rotary import rotations, turned_pairs
 from pellucid.ops.step import Step
 from pellucid.ops.vocabulary import HostTensor, Ops
 from pellucid.quant.dequantize import dequantize
@@ -127,21 +127,24 @@ class ReferenceOps(Ops):
         cos, sin = rotations(rope, positions)  # [T, dims/2]
         cos, sin = cos[:, None], sin[:, None]
         y = x.reshape(len(x), -1, head_dim).copy()  # [T, heads, head_dim]
-        half = rope.dims // 2
-        if rope.style == "half":
-            first, second = slice(0, half), slice(half, rope.dims)
-        else:
-            first, second = slice(0, rope.dims, 2), slice(1, rope.dims, 2)
+        first, second = turned_pairs(rope)
         a, b = y[..., first].copy(), y[..., second].copy()
         y[..., first] = a * cos - b * sin
         y[..., second] = b * cos + a * sin
         return y.reshape(x.shape)
 
     def attention(
-        self, q: Float32, k: Float32, v: Float32, index: int, layer: LayerSpec, step: Step
+        self,
+        q: Float32,
+        k: Float32,
+        v: Float32,
+        index: int,
+        layer: LayerSpec,
+        step: Step,
+        key_bias: Float32 | None = None,
     ) -> Float32:
         assert isinstance(step.cache, KVCache)
-        return attend(q, k, v, step.cache.layers[index], layer, step)
+        return attend(q, k, v, step.cache.layers[index], layer, step, key_bias)
 
     def gelu(self, x: Float32) -> Float32:
         return _f32(x * 0.5 * (1.0 + _erf(x / math.sqrt(2.0))))

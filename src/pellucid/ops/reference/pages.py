@@ -37,6 +37,7 @@ _ROTATE_BACK = np.float32(0.125)
 class Pages(ABC):
     """Vectors of every head by page and slot."""
 
+    in_blocks = False
     arrays: tuple[NDArray[np.generic], ...]  # each [pages, page_size, kv_heads, ...]
 
     @abstractmethod
@@ -78,6 +79,8 @@ class _FloatPages(Pages):
 
 
 class _BlockPages(Pages):
+    in_blocks = True
+
     def __init__(self, type: str, shape: tuple[int, ...], head_dim: int) -> None:
         self._bits = 4 if type == "int4" else 8
         self._head_dim = head_dim
