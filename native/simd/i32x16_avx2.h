@@ -21,6 +21,12 @@ PELLUCID_INLINE I32x16 pairs(I32x16 words) {
   const auto of = [&](__m256i x) { return _mm256_and_si256(_mm256_srli_epi32(x, Shift), mask); };
   return {of(words.low), of(words.high)};
 }
+PELLUCID_INLINE I32x16 field(I32x16 words, int shift, uint32_t mask) {
+  const __m128i count = _mm_cvtsi32_si128(shift);
+  const __m256i kept = _mm256_set1_epi32(static_cast<int32_t>(mask));
+  return {_mm256_and_si256(_mm256_srl_epi32(words.low, count), kept),
+          _mm256_and_si256(_mm256_srl_epi32(words.high, count), kept)};
+}
 PELLUCID_INLINE I32x16 dot_pairs(I32x16 c, I32x16 a, I32x16 b) {
   return {_mm256_add_epi32(c.low, _mm256_madd_epi16(a.low, b.low)),
           _mm256_add_epi32(c.high, _mm256_madd_epi16(a.high, b.high))};

@@ -15,6 +15,10 @@ PELLUCID_INLINE I32x16 pairs(I32x16 words) {
   const __m512i moved = Shift == 0 ? words.all : _mm512_srli_epi32(words.all, Shift);
   return {_mm512_and_si512(moved, mask)};
 }
+PELLUCID_INLINE I32x16 field(I32x16 words, int shift, uint32_t mask) {
+  const __m512i moved = _mm512_srl_epi32(words.all, _mm_cvtsi32_si128(shift));
+  return {_mm512_and_si512(moved, _mm512_set1_epi32(static_cast<int32_t>(mask)))};
+}
 PELLUCID_INLINE I32x16 dot_pairs(I32x16 c, I32x16 a, I32x16 b) {
   return {_mm512_dpwssd_epi32(c.all, a.all, b.all)};
 }

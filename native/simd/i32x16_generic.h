@@ -26,6 +26,12 @@ inline I32x16 pairs(I32x16 words) {
       static_cast<int32_t>((static_cast<uint32_t>(words.lane[i]) >> Shift) & (Mask << 16 | Mask));
   return words;
 }
+// The bits of each word from `shift` on that `mask` has.
+inline I32x16 field(I32x16 words, int shift, uint32_t mask) {
+  PELLUCID_LANES words.lane[i] =
+      static_cast<int32_t>(static_cast<uint32_t>(words.lane[i]) >> shift & mask);
+  return words;
+}
 // c + the products of the words' signed halves, low by low and high by high.
 inline I32x16 dot_pairs(I32x16 c, I32x16 a, I32x16 b) {
   PELLUCID_LANES {

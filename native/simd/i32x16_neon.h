@@ -29,6 +29,13 @@ PELLUCID_INLINE I32x16 pairs(I32x16 words) {
   }
   return words;
 }
+PELLUCID_INLINE I32x16 field(I32x16 words, int shift, uint32_t mask) {
+  PELLUCID_PARTS {
+    const uint32x4_t moved = vshlq_u32(vreinterpretq_u32_s32(words.part[i]), vdupq_n_s32(-shift));
+    words.part[i] = vreinterpretq_s32_u32(vandq_u32(moved, vdupq_n_u32(mask)));
+  }
+  return words;
+}
 PELLUCID_INLINE I32x16 dot_pairs(I32x16 c, I32x16 a, I32x16 b) {
   PELLUCID_PARTS {
     const int16x8_t x = vreinterpretq_s16_s32(a.part[i]), y = vreinterpretq_s16_s32(b.part[i]);

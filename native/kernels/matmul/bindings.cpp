@@ -105,6 +105,17 @@ std::vector<std::unique_ptr<PackedWeight>> pack_all(const std::vector<RawTuple>&
   return pack_weights(from, chosen, arena ? *arena : own, pool);
 }
 
+std::vector<std::unique_ptr<PackedWeight>> pack_all_for_floats(const std::vector<RawTuple>& weights,
+                                                               Pool& pool, const std::string& simd,
+                                                               WeightArena* arena) {
+  std::vector<RawWeight> from;
+  for (const RawTuple& weight : weights) from.push_back(checked(weight));
+  const Simd chosen = simd_named(simd);
+  WeightArena own(0);  // no larger than the weights
+  nb::gil_scoped_release release;
+  return pack_for_floats(from, chosen, arena ? *arena : own, pool);
+}
+
 std::unique_ptr<PackedWeight> pack(int type, const Bytes& raw, int64_t n_out, int64_t k,
                                    const std::string& simd, WeightArena* arena, bool wide) {
   Pool alone(1);
@@ -196,6 +207,9 @@ void bind_matmul(nb::module_& parent) {
   m.def("prefers_wide", [](int type, const std::string& simd) {
     return prefers_wide(static_cast<TensorType>(type), simd_named(simd));
   }, nb::arg("type"), nb::arg("simd") = "", "Whether a type gains by 16 bits on an instruction set.");
+  m.def("pack_all_for_floats", &pack_all_for_floats, nb::arg("weights"), nb::arg("pool"),
+        nb::arg("simd") = "", nb::arg("arena").none() = nb::none(),
+        "As pack_all, for activations in f32.");
   m.def("time_products", &time_all, nb::arg("weights"), nb::arg("x"), nb::arg("threads"),
         nb::arg("passes"), "Seconds of each pass over the weights by a pool of threads.");
   m.def("considered", [] {

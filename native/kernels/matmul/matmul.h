@@ -100,6 +100,11 @@ struct RawWeight {
 std::vector<std::unique_ptr<PackedWeight>> pack_weights(const std::vector<RawWeight>& weights, Simd simd,
                                                         WeightArena& arena, Pool& pool);
 
+// The same weights for activations in f32: quantised ones are made floats piece by piece as they are
+// multiplied. Throws as `pack_weights` does.
+std::vector<std::unique_ptr<PackedWeight>> pack_for_floats(const std::vector<RawWeight>& weights, Simd simd,
+                                                           WeightArena& arena, Pool& pool);
+
 // Whether `pack_weights` takes this type.
 bool can_pack(TensorType type);
 

@@ -24,6 +24,11 @@ kv_cache_dtype_option = click.option(
     metavar="TYPE",
     help="Keys and values: f32, f16, int8, int4, or two as int8/int4. [f16]",
 )
+activations_option = click.option(
+    "--activations",
+    metavar="TYPE",
+    help="What products of quantised weights read: int8, int16 or f32. [int8]",
+)
 threads_option = click.option("--threads", type=int, help="Threads to compute with. [all cores]")
 quantization_option = click.option(
     "--quantization",
@@ -47,6 +52,7 @@ _OPTIONS = (
     backend_option,
     threads_option,
     kv_cache_dtype_option,
+    activations_option,
     quantization_option,
     *speculative_options,
     click.option("--max-model-len", type=int, help="Context: prompt and answer. [the model's]"),
@@ -70,6 +76,7 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
         backend: str | None,
         threads: int | None,
         kv_cache_dtype: str | None,
+        activations: str | None,
         quantization: str | None,
         speculative_method: str | None,
         speculative_model: str | None,
@@ -85,6 +92,7 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
             backend,
             threads,
             kv_cache_dtype,
+            activations,
             quantization,
             max_model_len,
             not no_kv_cache,
@@ -104,6 +112,7 @@ class EngineOptions:
     backend: str | None = None
     threads: int | None = None
     kv_cache_dtype: str | None = None
+    activations: str | None = None
     quantization: str | None = None
     max_model_len: int | None = None
     kv_cache: bool = True
@@ -123,6 +132,7 @@ class EngineOptions:
             "backend": self.backend,
             "threads": self.threads,
             "kv_cache_dtype": self.kv_cache_dtype,
+            "activations": self.activations,
             "quantization": self.quantization,
             "max_model_len": self.max_model_len,
             "speculative": self.speculative,

@@ -50,7 +50,8 @@ class LLM:
     while others run, the yardstick. kv_cache_memory_bytes: what the KV pool may take; None is half
     of the memory that the weights leave. kv_cache_dtype: how keys and values are kept,
     "f32", "f16", "int8", "int4", or two for keys and values as "int8/int4"; None is "f16" on
-    `native`, "f32" on `reference`. threads: None is all cores.
+    `native`, "f32" on `reference`. activations: what products of quantised weights read, "int8",
+    "int16" or "f32"; None is "int8" on `native`. threads: None is all cores.
     offline: never fetch. chat_template: a Jinja2 source in place of the model's own. seed: makes
     requests without a seed repeatable. progress: told what is fetched, loaded and decided.
 
@@ -75,6 +76,7 @@ class LLM:
         kv_cache: bool = True,
         kv_cache_memory_bytes: int | None = None,
         kv_cache_dtype: str | None = None,
+        activations: str | None = None,
         enable_prefix_caching: bool = True,
         policy: str = "continuous",
         quantization: str | None = None,
@@ -103,7 +105,12 @@ class LLM:
         own_seed = _seed(seed)
         progress = progress or SilentProgress()
         self.model_path = resolve(model, offline=offline, progress=progress)
-        ops = make_ops(backend, threads=_count("threads", threads), kv_dtype=kv_cache_dtype)
+        ops = make_ops(
+            backend,
+            threads=_count("threads", threads),
+            kv_dtype=kv_cache_dtype,
+            activations=activations,
+        )
         beside = NOTHING
         if ahead is not None:
             from pellucid.engine import drafting  # what few starts need

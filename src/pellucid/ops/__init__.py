@@ -14,12 +14,19 @@ BACKENDS = ("reference", "native")
 __all__ = ["BACKENDS", "Ops", "backend"]
 
 
-def backend(name: str, *, threads: int | None = None, kv_dtype: str | None = None) -> Ops:
+def backend(
+    name: str,
+    *,
+    threads: int | None = None,
+    kv_dtype: str | None = None,
+    activations: str | None = None,
+) -> Ops:
     """A fresh instance of the backend called `name`.
 
     `threads` compute a step (default: the cores available to the process); `kv_dtype` is how keys
     and values are kept, by the names of `pellucid.costs.kv_types` (default: "f16" on `native`,
-    "f32" on `reference`).
+    "f32" on `reference`); `activations` is what products of quantised weights read, "int8" (the
+    default), "int16" or "f32" on `native`, always "f32" on `reference`.
 
     Raises `BadInput` for a name that is not in `BACKENDS`, or an option that the backend lacks.
     """
@@ -28,9 +35,11 @@ def backend(name: str, *, threads: int | None = None, kv_dtype: str | None = Non
 
         if threads is not None:
             raise BadInput("threads: the reference backend has none to set; leave it out")
+        if activations not in (None, "f32"):
+            raise BadInput(f"activations {activations!r}: the reference backend has f32 alone")
         return ReferenceOps(kv_dtype or "f32")
     if name == "native":
         from pellucid.ops.native import NativeOps
 
-        return NativeOps(threads=threads, kv_dtype=kv_dtype or "f16")
+        return NativeOps(threads=threads, kv_dtype=kv_dtype or "f16", activations=activations or "")
     raise BadInput(f"backend {name!r} is unknown: choose one of {', '.join(BACKENDS)}")

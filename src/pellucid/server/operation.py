@@ -41,6 +41,7 @@ _ENGINE = {
     "max_num_seqs": "max_num_seqs",
     "max_num_batched_tokens": "max_num_batched_tokens",
     "kv_cache_dtype": "kv_cache_dtype",
+    "activations": "activations",
     "kv_cache_memory_bytes": "kv_cache_memory",
     "enable_prefix_caching": "enable_prefix_caching",
     "seed": "seed",

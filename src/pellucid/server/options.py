@@ -97,6 +97,10 @@ OPTIONS: Final = (
     Option("max_num_seqs", "count", None, "Answers that run at once.", "32"),
     Option("max_num_batched_tokens", "count", None, "Positions of one step.", "512"),
     Option(
+        "activations", "text", None,
+        "What products of quantised weights read: int8, int16 or f32.", "int8",
+    ),
+    Option(
         "kv_cache_dtype", "text", None,
         "Keys and values: f32, f16, int8, int4, or two as int8/int4.", "f16",
     ),

@@ -28,7 +28,7 @@ from pellucid.quant.types import TensorType
 Float32 = NDArray[np.float32]
 
 # What products multiply quantised weights with; int16 for types that have kernels for it.
-ACTIVATIONS = ("int8", "int16")
+ACTIVATIONS = ("int8", "int16", "f32")
 # Angles are computed for this many positions at a time, as longer contexts are met.
 _ROPE_CHUNK = 512
 
@@ -46,9 +46,10 @@ class NativeOps(Ops):
     `threads`: how many compute a step (default: the cores available to the process). `kv_dtype`:
     how keys and values are kept, by the names of `kv_types`. `simd`: an instruction set by name
     (default: the best this processor has, or PELLUCID_SIMD). `fuse`: off, every operation is a
-    stage of its own; the results are the same. `activations`: "int8", or "int16" for Q4_0 and Q4_1
-    on a processor with AMX tiles (default: int8, or PELLUCID_ACTIVATIONS): faster over long prompts
-    and more exact, slower at two to a dozen rows.
+    stage of its own; the results are the same. `activations`: what products of quantised weights
+    read (default: int8, or PELLUCID_ACTIVATIONS): "int8"; "f32", exact and slower; or "int16" for
+    Q4_0 and Q4_1 on a processor with AMX tiles: faster over long prompts and more exact, slower at
+    two to a dozen rows.
 
     Operations may be called only within a forward pass handed to `compile`; arrays are then
     nodes of a graph. Raises `BadInput` for an argument that cannot be, `PellucidError` when the
@@ -101,8 +102,7 @@ class NativeOps(Ops):
     # Before a forward pass
 
     def load(self, tensor: HostTensor) -> NativeWeight:
-        int16 = self.activations == "int16"
-        return NativeWeight(tensor, self._pool, self.simd, self._arena, int16=int16)
+        return NativeWeight(tensor, self._pool, self.simd, self._arena, self.activations)
 
     def new_cache(self, spec: ModelSpec, n_pages: int, page_size: int) -> Any:
         """A `_native.program.KvCache`. Raises `ValueError` naming a size that cannot be: pages

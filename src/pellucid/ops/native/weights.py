@@ -42,23 +42,25 @@ _BATCH_BYTES = 1 << 29
 class NativeWeight:
     """One tensor of a model. Nothing is prepared before it is asked for.
 
-    `int16`: multiplied with activations of 16 bits, if its type can be.
     `pool` is the `_native.program.Pool` that packs, `arena` a `_native.matmul.Arena`, the memory
     that packed weights share.
     `stored_as` is the type the kernels compute with, which differs from the file's when that has
-    no kernels.
+    no kernels. `activations`: what products with it are to read, "int8", "f32", or "int16"
+    where its type can.
     """
 
     def __init__(
-        self, host: HostTensor, pool: Any, simd: str, arena: Any, *, int16: bool = False
+        self, host: HostTensor, pool: Any, simd: str, arena: Any, activations: str = "int8"
     ) -> None:
+        floats = activations == "f32"
+        self._pack_all = _native.matmul.pack_all_for_floats if floats else _native.matmul.pack_all
         self.name = host.name
         self.shape = host.shape
         self._host = host
         self._pool = pool
         self._simd = simd
         self._arena = arena
-        self._int16 = int16
+        self._int16 = activations == "int16"
         self._packed: list[Any] = []
         self._rows_wanted = False
         self._nbytes = host.nbytes
@@ -107,9 +109,7 @@ class NativeWeight:
 
     def _all_packed(self) -> list[Any]:
         if not self._packed:
-            self._keep(
-                _native.matmul.pack_all(self._matrices(), self._pool, self._simd, self._arena)
-            )
+            self._keep(self._pack_all(self._matrices(), self._pool, self._simd, self._arena))
         return self._packed
 
     def _matrices(self) -> list[RawMatrix]:
@@ -158,7 +158,7 @@ def pack_together(weights: Iterable[NativeWeight]) -> None:
         matrices = [weight._matrices() for weight in batch]
         first = batch[0]
         every = list(chain.from_iterable(matrices))
-        packed = iter(_native.matmul.pack_all(every, first._pool, first._simd, first._arena))
+        packed = iter(first._pack_all(every, first._pool, first._simd, first._arena))
         for weight, parts in zip(batch, matrices, strict=True):
             weight._keep([next(packed) for _ in parts])
 
