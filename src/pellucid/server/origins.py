@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pellucid.server.errors import ApiError
 
 ANY: Final = "*"
+_RECORDS: Final = "/live/"
 _EXPOSED: Final = ("X-Request-Id", "X-Pellucid-Ignored", "Retry-After")
 
 
@@ -45,7 +46,15 @@ class Origins:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
         origin = headers.get("origin")
-        if origin is None:
+        if origin is None and scope["type"] == "http" and self._is_strange(scope["path"], headers):
+            error = ApiError(
+                403,
+                "records are told under a number or localhost, or to who has a key: any other name "
+                "may be one that its owner points here. Start the server with --api-key, or with "
+                "--allowed-origins and the address of the pages",
+            )
+            await error.response(scope["path"])(scope, receive, send)
+        elif origin is None:
             await self._app(scope, receive, send)
         elif origin in self._allowed or ANY in self._allowed:
             await self._shared(scope, receive, send)
@@ -58,6 +67,19 @@ class Origins:
                 "allow them with --allowed-origins",
             )
             await error.response(scope["path"])(scope, receive, send)
+
+    def _is_strange(self, path: str, headers: Headers) -> bool:
+        """Whether records are asked for under a name that may be anybody's: a page reads what it
+        takes for its own without telling an origin."""
+        if self._with_keys or ANY in self._allowed or not path.startswith(_RECORDS):
+            return False
+        host = headers.get("host", "")
+        try:
+            named = urlsplit(f"//{host}").hostname or ""
+            allowed = {urlsplit(origin).netloc for origin in self._allowed}
+        except ValueError:
+            return True
+        return not (_is_fixed(named) or host in allowed)
 
     def _is_own(self, origin: str, host: str) -> bool:
         try:

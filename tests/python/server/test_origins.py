@@ -54,6 +54,24 @@ def test_a_name_that_was_pointed_here_is_not_its_own(open_to_all_programs: Runni
     assert response.status_code == 403
 
 
+@pytest.mark.parametrize("host", ["evil.example:8000", "evil.example", "[", ""])
+def test_records_are_not_told_under_a_name_that_may_be_anybodys(
+    open_to_all_programs: Running, host: str
+) -> None:
+    """A page reads what it takes for its own without telling an origin."""
+    for path in ("/live/about", "/live/records", "/live/recording"):
+        response = open_to_all_programs.http.get(path, headers={"Host": host})
+        assert response.status_code == 403
+        assert "--api-key" in response.json()["error"]["message"]
+    assert open_to_all_programs.http.get("/health", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8000", "[::1]:8000"])
+def test_records_are_told_under_a_number(open_to_all_programs: Running, host: str) -> None:
+    response = open_to_all_programs.http.get("/live/records", headers={"Host": host})
+    assert response.status_code != 403
+
+
 def test_an_allowed_page_may_ask_and_read(open_to_a_page: Running) -> None:
     asked = open_to_a_page.http.options(
         "/v1/completions",
