@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Sequence as Tokens
@@ -34,7 +35,7 @@ from pellucid.core.plan import Plan
 from pellucid.core.record import PageChanges, PageMap, Phases, StepRecord
 from pellucid.engine.caches import new_cache
 from pellucid.engine.choosing import Job, choose, first_rows, rule, take
-from pellucid.engine.fork_lock import ForkLock
+from pellucid.engine.forks import after_fork
 from pellucid.engine.generation import Generation, Sink
 from pellucid.engine.ledger import Ledger
 from pellucid.engine.likelihoods import Likelihoods
@@ -76,14 +77,15 @@ class Engine:
         self._unstarted: dict[int, Generation] = {}  # by sequence: nothing of it was computed yet
         self._probes: dict[int, Probe] = {}
         self._ids = itertools.count()
-        self._busy = False
         self._stamping = False
         self._torn = False  # a change of the scheduler is under way, or was cut short
         self._unwanted: list[Generation] = []
         self._requests_ended = 0
         self.ledger = Ledger(model)
         self._closed: PellucidError | None = None
-        self._lock = ForkLock(self._lost_in_a_fork)
+        self._lock = threading.RLock()
+        self._inside = threading.Lock()  # held by an operation, by that which holds `_lock`
+        after_fork(self, Engine._mend_after_fork)
 
     def submit(self, request: Request, sink: Sink) -> Generation:
         """Queue a request; what comes of it goes to `sink`.
@@ -130,7 +132,9 @@ class Engine:
         ended. If this is interrupted, the next operation goes on with it."""
         with self._lock:
             self._unwanted.extend(generations)
-            if not self._busy:  # else a stream was collected as garbage in the middle of something
+            if (
+                not self._inside.locked()
+            ):  # else a stream was collected as garbage in the middle of something
                 with self._alone():
                     pass
 
@@ -287,19 +291,17 @@ class Engine:
     def _alone(self) -> Iterator[None]:
         """One operation of one thread, on a scheduler that is whole. Requests that are to end
         meanwhile end after it."""
+        # Of locks Python itself takes back, whatever line an interrupt falls on.
         with self._lock:
-            if self._busy:  # a part of a larger operation
+            if self._inside.locked():  # a part of a larger operation
                 yield
                 return
-            try:
-                self._busy = True
-                self._tidy()
-                yield
-            finally:
+            with self._inside:
                 try:
                     self._tidy()
+                    yield
                 finally:
-                    self._busy = False
+                    self._tidy()
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
@@ -319,9 +321,12 @@ class Engine:
         while self._unwanted:
             self._end(self._unwanted.pop())
 
-    def _lost_in_a_fork(self) -> None:
-        """A fork in the middle of another thread's operation: here nobody ends it."""
-        self._busy = False
+    def _mend_after_fork(self) -> None:
+        """In a child; what another thread was in the middle of, nobody ends there."""
+        if self._lock.acquire(blocking=False):  # this thread's own, or nobody's
+            self._lock.release()
+            return
+        self._lock, self._inside = threading.RLock(), threading.Lock()
         self._torn = True
 
     def _start_over(self) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Callable
 
 from pellucid import LLM, SamplingParams
-from pellucid.engine.fork_lock import ForkLock
+from pellucid.engine.forks import after_fork
 from tests.python.engine.traffic import MakeLLM
 
 PROMPT = {"prompt_token_ids": [3, 10, 17, 24]}
@@ -28,51 +30,26 @@ def in_child(run: Callable[[], bool]) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def beside_a_holder(lock: ForkLock, run: Callable[[], bool]) -> bool:
-    """`run` in a child forked while another thread holds the lock."""
-    holds, done = threading.Event(), threading.Event()
+class Told:
+    """What is told that it was forked."""
 
-    def hold() -> None:
-        with lock:
-            holds.set()
-            done.wait()
+    def __init__(self) -> None:
+        self.times = 0
+        after_fork(self, Told.tell)
 
-    holder = threading.Thread(target=hold)
-    holder.start()
-    holds.wait()
-    try:
-        return in_child(run)
-    finally:
-        done.set()
-        holder.join()
+    def tell(self) -> None:
+        self.times += 1
 
 
-def test_a_lock_that_nobody_held_is_the_child_s() -> None:
-    lost: list[bool] = []
-    lock = ForkLock(lambda: lost.append(True))
-
-    def enters() -> bool:
-        with lock, lock:
-            return not lost
-
-    assert in_child(enters)
-    with lock:  # by the thread that forks, which goes on in the child
-        assert in_child(enters)
-    assert enters()
-
-
-def test_a_lock_that_a_lost_thread_held_is_made_anew_once() -> None:
-    lost: list[bool] = []
-    lock = ForkLock(lambda: lost.append(True))
-
-    def enters() -> bool:
-        with lock, lock:
-            pass
-        with lock:
-            return lost == [True]
-
-    assert beside_a_holder(lock, enters)
-    assert not lost
+def test_what_lives_is_told_in_the_child_and_nothing_else() -> None:
+    lives, dies = Told(), Told()
+    times: list[int] = []
+    weakref.finalize(dies, times.append, 1)
+    del dies
+    gc.collect()
+    assert times == [1]  # being told of forks keeps nothing alive
+    assert in_child(lambda: lives.times == 1)
+    assert lives.times == 0
 
 
 def text_of(llm: LLM) -> str:
@@ -98,4 +75,12 @@ def test_an_engine_whose_operation_was_lost_answers_in_the_child(make_llm: MakeL
     finally:
         done.set()
         operating.join()
+    assert text_of(llm) == expected
+
+
+def test_a_fork_in_an_operation_of_its_own_thread_goes_on(make_llm: MakeLLM) -> None:
+    llm = make_llm()
+    expected = text_of(llm)
+    with llm.engine._alone():
+        assert in_child(lambda: text_of(llm) == expected)
     assert text_of(llm) == expected
