@@ -2,7 +2,7 @@
 #
 #   make run                      build, fetch the default model, answer PROMPT
 #   make run PROMPT="..." MODEL=smollm2-135m BACKEND=reference
-#   make test                     every check, then every test
+#   make test                     every check, then every test but those in a browser
 #   make test-python | test-native | test-model
 #   make test-browser             the pages in a headless Chromium, where there is one
 #   make sanitize                 the native tests under AddressSanitizer, UBSan and ThreadSanitizer
@@ -69,8 +69,9 @@ lint: $(VENV)/installed $(VENV)/installed-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# All but what opens a browser: that is for test-browser.
 test: lint
-	$(BIN)/pytest -n $(JOBS) $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(JOBS) tests/python tests/native tests/model tests/browser/test_logic.py $(PYTEST_ARGS)
 
 test-python test-native test-model: test-%: $(VENV)/installed $(VENV)/installed-test
 	$(BIN)/pytest -n $(JOBS) tests/$* $(PYTEST_ARGS)

@@ -185,6 +185,8 @@ def test_numbers_are_those_of_the_records(served: Running, open_page: Open) -> N
         assert len(lane["steps"]) == len({s["id"] for s in took_part})
     last = records["steps"][-1]
     counts = {name: last["pages"][name] for name in ("free", "cached", "owned")}
+    owned = "pellucid.view('pages').cells.filter((cell) => cell.owners.length).length"
+    page.until(f"{owned} === {counts['owned']}")  # the last request's end is told after its step
     drawn = view(page, "pages")
     assert drawn["counts"] == counts and drawn["complete"]
     assert sum(1 for cell in drawn["cells"] if cell["owners"]) == counts["owned"]
@@ -254,7 +256,8 @@ def test_pointer_click_and_drag(served: Running, open_page: Open) -> None:
     assert lit in {lane["id"] for lane in view(page, "waterfall")["lanes"]}
     page.run("pellucid.app.selection.clear()")
     whole = view(page, "waterfall")
-    page.drag(x - 60, y, x + 60)
+    half = page.run(f"{canvas}.clientWidth") * 0.2
+    page.drag(x - half, y, x + half)
     page.until("pellucid.app.selection.current.time !== null")
     part = view(page, "waterfall")
     assert whole["from"] < part["from"] < part["to"] < whole["to"]

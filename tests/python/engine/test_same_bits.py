@@ -73,7 +73,8 @@ def test_the_check_has_teeth(make_llm: MakeLLM, naive: LLM) -> None:
         logits = forward(plan)
         if calls == 1:
             for layer in engine._cache.layers:  # type: ignore[attr-defined]
-                layer.keys[:] = np.roll(layer.keys, 1, axis=1)
+                for kept in layer.keys.arrays:
+                    kept[:] = np.roll(kept, 1, axis=1)
         return logits
 
     engine._forward = faulty  # type: ignore[method-assign]

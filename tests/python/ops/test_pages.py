@@ -42,7 +42,8 @@ def test_a_rotation_keeps_lengths_and_is_undone(x: Float32) -> None:
     np.testing.assert_allclose(
         np.linalg.norm(turned.astype(np.float64), axis=1), factor * size, rtol=1e-5, atol=1e-30
     )
-    np.testing.assert_allclose(rotate_back(turned), x, atol=16 * EPS * float(size.max()))
+    least = np.finfo(np.float32).tiny  # below it numbers are rounded to a fixed step
+    np.testing.assert_allclose(rotate_back(turned), x, atol=16 * EPS * float(size.max()) + least)
 
 
 @given(vectors(), st.sampled_from(["int8", "int4"]))
