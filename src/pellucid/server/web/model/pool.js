@@ -79,13 +79,16 @@ export function replay(steps, base, until = Infinity, isOver = () => false) {
   const usable = base !== null && base.step <= until + 1 && (steps.length === 0 || base.step >= steps[0].id);
   const pool = usable ? base.copy() : new Pool();
   if (!usable) pool.complete = steps[0]?.id === 0;
+  let owned = null;
   for (const step of steps) {
     if (step.id > until) {
       if (step.id === pool.step) pool.end(step.pages?.ended ?? []);
       break;
     }
     if (step.id >= pool.step) pool.apply(step);
+    owned = step.pages?.owned ?? null;
   }
+  if (owned === 0) pool.tables.clear();  // who has no request, as a look at one's tokens, ends untold
   pool.end([...pool.tables].filter(([, { request }]) => request !== null && isOver(request)).map(([sequence]) => sequence));
   return pool;
 }
