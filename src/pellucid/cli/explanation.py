@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from pellucid.costs.roofline import Bound, Limits
     from pellucid.explain import Explanation
     from pellucid.explain.kv import KvAccount
-    from pellucid.explain.price import Bound, Limits
     from pellucid.explain.report import Elsewhere, Here, Looked, Token
     from pellucid.explain.timed import Split
     from pellucid.explain.whatif import WhatIf

@@ -1,7 +1,7 @@
 """Explain: where one answer came from, what it cost and what would change that."""
 
+from pellucid.costs.hardware import find_hardware
 from pellucid.explain.explain import MAX_PROMPT, Wishes, explain
-from pellucid.explain.hardware import find_hardware
 from pellucid.explain.report import Explanation
 from pellucid.explain.shown import to_json
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from pellucid.core.errors import BadInput, PellucidError
 from pellucid.costs import WeightSize
+from pellucid.costs.hardware import Hardware
+from pellucid.costs.roofline import Limits, Priced, bound
 from pellucid.engine.llm import LLM
-from pellucid.explain.hardware import Hardware
 from pellucid.explain.inside import look_inside
 from pellucid.explain.kv import kv_account
 from pellucid.explain.measure import Bench, Guessed, guessed
-from pellucid.explain.price import Limits, Priced, bound
 from pellucid.explain.report import (
     Elsewhere,
     Explanation,

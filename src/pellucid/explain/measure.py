@@ -16,8 +16,8 @@ from pellucid.core.errors import PellucidError
 from pellucid.core.plan import Plan, Span
 from pellucid.core.spec import ModelSpec
 from pellucid.costs import kv_bytes_per_token, pages_for
+from pellucid.costs.roofline import Limits, Priced
 from pellucid.engine.memory import available_memory, in_words
-from pellucid.explain.price import Limits, Priced
 from pellucid.explain.timed import Timed
 from pellucid.explain.whatif import (
     BATCH,

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 
+from pellucid.costs.roofline import Bound, Limits
 from pellucid.explain.kv import KvAccount
-from pellucid.explain.price import Bound, Limits
 from pellucid.explain.report import Elsewhere, Explanation, Here, Looked, Token
 from pellucid.explain.shown import to_json
 from pellucid.explain.timed import Split
@@ -22,7 +22,7 @@ Cells = Sequence[str]
 
 def page(explanation: Explanation) -> str:
     """HTML with its style and its data inside; dark where the reader's system is."""
-    style = files("pellucid.explain").joinpath("page.css").read_text("utf-8")
+    style = files("pellucid.costs").joinpath("page.css").read_text("utf-8")
     name = escape(explanation.model.name)
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pellucid.core.spec import ModelSpec
-from pellucid.explain.hardware import Hardware
+from pellucid.costs.hardware import Hardware
+from pellucid.costs.roofline import Bound, Limits, Priced, bound
 from pellucid.explain.kv import KvAccount, kv_account
-from pellucid.explain.price import Bound, Limits, Priced, bound
 from pellucid.explain.seen import Attention, LensRow, Likely
 from pellucid.explain.source import Source
 from pellucid.explain.timed import Timed

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from pellucid.costs.roofline import Bound, Limits
 from pellucid.explain.kv import KvAccount
-from pellucid.explain.price import Bound, Limits
 from pellucid.explain.report import Elsewhere, Explanation, Here, Looked
 from pellucid.explain.timed import Split, Stage
 from pellucid.explain.whatif import Pair, WhatIf

@@ -10,7 +10,7 @@ from typing import Any
 from pellucid.core.errors import BadInput
 from pellucid.core.spec import ModelSpec
 from pellucid.costs import WeightSize, kv_types
-from pellucid.explain.price import Priced
+from pellucid.costs.roofline import Priced
 from pellucid.formats import Checkpoint, Metadata, open_checkpoint
 from pellucid.formats.folder import read_config
 from pellucid.models.registry import is_no_weight, read_spec

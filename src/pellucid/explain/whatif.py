@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from pellucid.explain.price import Limits, Priced, bound
+from pellucid.costs.roofline import Limits, Priced, bound
 
 BATCH = 32
 GUESSES = 4

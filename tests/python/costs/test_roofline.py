@@ -12,9 +12,9 @@ from pellucid.core.cost import Cost
 from pellucid.core.errors import BadInput
 from pellucid.core.spec import LayerSpec, ModelSpec
 from pellucid.costs import WeightSize
-from pellucid.explain.hardware import find_hardware, table
+from pellucid.costs.hardware import find_hardware, table
+from pellucid.costs.roofline import Limits, Priced, bound, bytes_of
 from pellucid.explain.kv import kv_account
-from pellucid.explain.price import Limits, Priced, bound, bytes_of
 from pellucid.explain.whatif import GUESSES, Change, tokens_of_a_round, what_ifs
 
 LAYER = LayerSpec(n_heads=8, n_kv_heads=2, head_dim=24, ffn_dim=64, attention_scale=1.0)
@@ -149,6 +149,10 @@ def test_every_row_has_what_a_bound_needs_and_a_source() -> None:
         assert all(source.startswith("https://") for source in row.sources)
         assert row.sources
         assert len(row.date) == 10
+        if row.price is not None:
+            assert 0.01 < row.price.usd_per_hour < 100
+            assert row.price.source.startswith("https://")
+            assert len(row.price.date) == 10
         widest_first = [row.operations[k] for k in ("f32", "f16", "int8") if k in row.operations]
         assert widest_first == sorted(widest_first)
         # Peaks of more than a thousand operations a byte would be a slip of the powers of ten.

@@ -16,7 +16,7 @@ from typing import Literal
 from pellucid.core.cost import Cost
 from pellucid.core.record import SpanRecord
 from pellucid.core.spec import ModelSpec
-from pellucid.costs import StepCosts, WeightSize
+from pellucid.costs.step import StepCosts, WeightSize
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from pellucid.core.errors import BadInput
-from pellucid.explain.price import Limits
+from pellucid.costs.roofline import Limits
 
 _NUMBERS = re.compile(r"(?P<amount>\d{1,9}(?:\.\d{1,6})?)\s*(?P<unit>[a-z/]+)")
 _FORM = "3.35TB/s, or 3.35TB/s,989TFLOPS,80GB"
@@ -22,9 +22,18 @@ _MEMORIES = {"gb": 1e9, "tb": 1e12}
 
 
 @dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars for one hour of one chip, by a seller's list of that date."""
+
+    usd_per_hour: float
+    source: str
+    date: str
+
+
+@dataclass(frozen=True, slots=True)
 class Hardware:
     """One chip or socket: bytes of memory (None: not said), bytes a second, operations a second by
-    type ("f32", "f16", "int8"), where that was read and when."""
+    type ("f32", "f16", "int8"), where that was read and when, and what an hour costs somewhere."""
 
     name: str
     what: str
@@ -34,6 +43,7 @@ class Hardware:
     sources: tuple[str, ...] = ()
     date: str = ""
     computed: str = ""
+    price: Price | None = None
 
     def limits(self, bits: float) -> Limits:
         """For weights of so many bits. Those of 8 and fewer are multiplied as int8 (or fp8) where
@@ -55,7 +65,7 @@ class Hardware:
 @cache
 def table() -> tuple[Hardware, ...]:
     """Every row of the table."""
-    text = files("pellucid.explain").joinpath("hardware.json").read_text("utf-8")
+    text = files("pellucid.costs").joinpath("hardware.json").read_text("utf-8")
     return tuple(_row(row) for row in json.loads(text)["rows"])
 
 
@@ -81,7 +91,7 @@ def find_hardware(asked: str) -> Hardware:
 
 
 def _names() -> dict[str, Hardware]:
-    text = files("pellucid.explain").joinpath("hardware.json").read_text("utf-8")
+    text = files("pellucid.costs").joinpath("hardware.json").read_text("utf-8")
     rows = zip(json.loads(text)["rows"], table(), strict=True)
     return {name.lower(): row for raw, row in rows for name in (raw["name"], *raw["also"])}
 
@@ -96,6 +106,7 @@ def _row(row: dict[str, Any]) -> Hardware:
         tuple(row["sources"]),
         row["date"],
         row.get("computed", ""),
+        Price(**row["price"]) if "price" in row else None,
     )
 
 
