@@ -39,6 +39,7 @@ _COMMANDS = {
     "pull": "pull:pull",
     "list": "list_models:list_models",
     "explain": "explain:explain",
+    "plan": "plan:plan",
     "quantize": "quantize:quantize",
     "quality": "quality:quality",
     "bench": "bench:bench",

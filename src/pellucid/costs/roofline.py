@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from pellucid.core.cost import Cost
 from pellucid.core.record import SpanRecord
@@ -110,6 +110,9 @@ class Priced:
     def cost(self, spans: Sequence[SpanRecord]) -> Cost:
         """The least that a step over `spans` takes: what its StepRecord would say."""
         return self._costs.of(spans)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
     def _costs(self) -> StepCosts:

@@ -97,6 +97,10 @@ class Scheduler:
         """Of these, the tokens that did not have to be computed."""
         return self._admission.prefix_hits
 
+    def cached_tokens(self, sequence: Sequence) -> int:
+        """Tokens of a prompt that the prefix cache holds now; nothing changes."""
+        return len(self._memory.known_pages(sequence)) * self.limits.page_size
+
     def page_counts(self) -> PageCounts:
         return self._memory.counts()
 

@@ -1,0 +1,137 @@
+"""Processes that run cases, each a plain child with a pipe: nothing of the caller's own program is
+imported again in it, and it can be killed at any time."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import IO, Any, Final
+
+from pellucid.core.errors import PellucidError
+
+_SIZE: Final = struct.Struct("<Q")
+_CODE: Final = (
+    "import sys; sys.path[:] = {path!r}; from pellucid.simulate.workers import serve; serve({nice})"
+)
+
+
+class Worker:
+    """One process. `call` has it run a function on its arguments, and waits."""
+
+    def __init__(self, nice: int = 0) -> None:
+        code = _CODE.format(path=sys.path, nice=nice)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Raises what the function raises, and `PellucidError` if the process ends under it."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            _send(self._process.stdin, (function, arguments))
+            good, found = _receive(self._process.stdout)
+        except (OSError, EOFError, struct.error) as error:
+            raise PellucidError("a process that simulates has ended before its run") from error
+        if not good:
+            raise found
+        return found
+
+    def close(self) -> None:
+        """Ends it, whatever it does."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+class Workers:
+    """As many as there are processes, started when they are needed."""
+
+    def __init__(self, count: int, nice: int = 0) -> None:
+        self._count = count
+        self._nice = nice
+        self._workers: list[Worker] = []
+
+    def map(
+        self, function: Callable[..., Any], tasks: list[tuple[Any, ...]], told: Callable[[], None]
+    ) -> list[Any]:
+        """What comes of each task, in their order; they are begun in it. `told` is called for each
+        that is done, one at a time. Raises what the first that fails raises."""
+        while len(self._workers) < min(self._count, len(tasks)):
+            self._workers.append(Worker(self._nice))
+        found: list[Any] = [None] * len(tasks)
+        failures: list[BaseException] = []
+        left = iter(range(len(tasks)))
+        lock = threading.Lock()
+
+        def work(worker: Worker) -> None:
+            while True:
+                with lock:
+                    i = None if failures else next(left, None)
+                if i is None:
+                    return
+                try:
+                    found[i] = worker.call(function, *tasks[i])
+                except BaseException as error:  # handed to who waits
+                    with lock:
+                        failures.append(error)
+                    return
+                with lock:
+                    told()
+
+        threads = [threading.Thread(target=work, args=(w,), daemon=True) for w in self._workers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise failures[0]
+        return found
+
+    def close(self) -> None:
+        """Ends them all."""
+        while self._workers:
+            self._workers.pop().close()
+
+
+def serve(nice: int) -> None:
+    """The child's side: until its parent is gone."""
+    if nice:
+        os.nice(nice)
+    asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what prints must not come between the answers
+    while True:
+        try:
+            function, arguments = _receive(asked)
+        except (EOFError, KeyboardInterrupt):
+            return
+        try:
+            found = True, function(*arguments)
+        except KeyboardInterrupt:
+            return
+        except Exception as error:  # to be raised at the parent's
+            found = False, error
+        try:
+            _send(answers, found)
+        except OSError:
+            return
+
+
+def _send(pipe: IO[bytes], value: Any) -> None:
+    content = pickle.dumps(value)
+    pipe.write(_SIZE.pack(len(content)) + content)
+    pipe.flush()
+
+
+def _receive(pipe: IO[bytes]) -> Any:
+    """Raises `EOFError` at the end. Both ends are this program's own."""
+    head = pipe.read(_SIZE.size)
+    if len(head) < _SIZE.size:
+        raise EOFError
+    return pickle.loads(pipe.read(_SIZE.unpack(head)[0]))  # noqa: S301 - from our own child
