@@ -75,9 +75,11 @@ def test_the_same_seed_gives_the_same_plan(command: Command, model: Path) -> Non
 
 
 def test_a_plan_in_a_terminal(command: Command, model: Path) -> None:
-    found = command("plan", str(model), *QUICK, "--rate", "5", "--itl-p95", "0.1", "--rates", "5,9").out
-    for words in ("it fits", "Where it saturates, and why", "Latency against load", "goal itl-p95",
-                  "a million tokens cost", "What would change it", "note:"):  # fmt: skip
+    found = command(
+        "plan", str(model), *QUICK, "--rate", "5", "--itl-p95", "0.1", "--rates", "5,9"
+    ).out
+    heads = ("Where it saturates, and why", "Latency against load", "What would change it")
+    for words in ("it fits", *heads, "goal itl-p95", "a million tokens cost", "note:"):
         assert words in found
 
 
