@@ -21,7 +21,8 @@ class PageChanges:
     lost their last owner; those in the prefix cache stay there, the others are free. evicted: pages
     dropped from the prefix cache, free now. copied: (source, destination). preempted: sequence id
     to the positions that it will have to compute again. ended: sequences that are over; what they
-    owned, they own no more.
+    owned, they own no more. owned: who came to own what, after those that ended or were preempted
+    let go of all.
     """
 
     taken: list[int] = field(default_factory=list)
@@ -32,10 +33,10 @@ class PageChanges:
     copied: list[tuple[int, int]] = field(default_factory=list)
     preempted: dict[int, int] = field(default_factory=dict)
     ended: list[int] = field(default_factory=list)
+    owned: list[Owned] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class PageCounts:
+class PageCounts(NamedTuple):
     """How many pages are free, kept by the prefix cache alone, and owned by sequences."""
 
     free: int
@@ -125,8 +126,7 @@ class StepRecord:
     """One step, as it was. Times are seconds of `time.monotonic`.
 
     number counts from 0. cost is the least that its spans take. tokens: sequence id to the tokens
-    chosen. pages, n_running and n_waiting are as it left them. owned: who came to own what, after
-    those that ended or were preempted let go of all. waiting: some of who waits, and why
+    chosen. pages, n_running and n_waiting are as it left them. waiting: some of who waits, and why
     (request id, reason); told only while somebody watches. rounds: the drafts that it checked.
     stamps: seconds of each part of the forward pass, told only while somebody asks for them.
 
@@ -144,7 +144,6 @@ class StepRecord:
     n_running: int
     n_waiting: int
     pages: PageCounts
-    owned: tuple[Owned, ...] = ()
     waiting: tuple[tuple[str, str], ...] = ()
     rounds: tuple[RoundRecord, ...] = ()
     stamps: array[float] | None = None

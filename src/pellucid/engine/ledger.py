@@ -1,19 +1,23 @@
-"""Ledger: the records of an engine's steps, and its counts."""
+"""Ledger: what is known of an engine's steps, and its counts.
+
+A step leaves what it has at hand; its record is made of that when somebody reads it, in the thread
+that reads.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import time
-from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
-from pellucid.core.plan import Plan
+from pellucid.core.plan import Span
 from pellucid.core.record import (
-    Owned,
     PageChanges,
+    PageCounts,
     Phases,
     RoundRecord,
     SpanRecord,
@@ -26,7 +30,6 @@ from pellucid.engine.register import Register
 from pellucid.engine.stats import STEP_SIZES
 from pellucid.models.registry import Model
 from pellucid.ops.vocabulary import Stamps
-from pellucid.scheduling import Scheduler
 
 logger = logging.getLogger("pellucid")
 
@@ -35,9 +38,67 @@ Subscriber = Callable[[StepRecord], object]
 KEPT = 512
 
 
+class Entry:
+    """A step as it left the engine; the fields are those of `StepRecord`. `turn` comes later."""
+
+    __slots__ = (
+        "changes", "n_running", "n_waiting", "number", "pages", "rounds", "seconds", "spans",
+        "stamps", "start", "tokens", "turn", "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        start: float,
+        seconds: Phases,
+        spans: tuple[Span, ...],
+        changes: PageChanges,
+        tokens: Mapping[int, tuple[int, ...]],
+        n_running: int,
+        n_waiting: int,
+        pages: PageCounts,
+        waiting: Sequence[tuple[str, str]],
+        rounds: tuple[RoundRecord, ...],
+        stamps: Stamps | None,
+    ) -> None:
+        self.number = number
+        self.start = start
+        self.seconds = seconds
+        self.spans = spans
+        self.changes = changes
+        self.tokens = tokens
+        self.n_running = n_running
+        self.n_waiting = n_waiting
+        self.pages = pages
+        self.waiting = waiting
+        self.rounds = rounds
+        self.stamps = stamps
+        self.turn: Turn | None = None
+
+    def record(self, costs: StepCosts) -> StepRecord:
+        """The step's record; `costs` are the model's."""
+        spans = tuple([SpanRecord.of(span) for span in self.spans])
+        return StepRecord(
+            self.number,
+            self.start,
+            self.seconds,
+            spans,
+            costs.of(spans),
+            self.changes,
+            self.tokens,
+            self.n_running,
+            self.n_waiting,
+            self.pages,
+            tuple(self.waiting),
+            self.rounds,
+            None if self.stamps is None else self.stamps[1],
+            self.turn,
+        )
+
+
 class Ledger:
-    """Keeps the last `KEPT` records, and hands each to whoever subscribed. `register` has the
-    requests; `epoch` tells this ledger from another, whose steps are numbered alike.
+    """Keeps the last `KEPT` steps, and hands the record of each to whoever subscribed. `register`
+    has the requests; `epoch` tells this ledger from another, whose steps are numbered alike.
 
     Subscribers are called in the thread that runs the engine, between two steps; one that raises is
     logged and called no more.
@@ -45,7 +106,6 @@ class Ledger:
 
     def __init__(self, model: Model) -> None:
         self.epoch = time.time_ns()
-        self.records: deque[StepRecord] = deque(maxlen=KEPT)
         self.register = Register()
         self.steps = 0
         self.positions = 0
@@ -57,12 +117,27 @@ class Ledger:
             for name, weight in model.weights.items()
         }
         self._costs = StepCosts(model.spec, sizes, model.ops.kv_dtype, model.ops.kv_lanes)
+        self._entries: deque[Entry] = deque(maxlen=KEPT)
         self._subscribers: list[Subscriber] = []
         self._watched_until = self._stamped_until = 0.0
         self.stages: tuple[Stage, ...] = ()
         """What the stamps of the last steps are of; `stages_number` tells one from the next."""
         self.stages_number = 0
-        self._tables: dict[int, tuple[int, ...]] = {}
+
+    @property
+    def records(self) -> list[StepRecord]:
+        """Those of the last steps, oldest first; for any thread."""
+        return [entry.record(self._costs) for entry in list(self._entries)]
+
+    def turned_since(self, number: int) -> tuple[list[StepRecord], int]:
+        """The records of steps from `number` on, as far as they were turned: the newest may be in
+        its runner's hands yet. And how many of these steps are no longer there."""
+        entries = list(self._entries)  # one call: nothing is added in its midst
+        if entries and entries[-1].turn is None:
+            entries.pop()
+        first = entries[0].number if entries else number
+        found = islice(entries, max(0, number - first), None)
+        return [entry.record(self._costs) for entry in found], max(0, first - number)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Call `subscriber` with each record from now on; the result ends that."""
@@ -85,82 +160,25 @@ class Ledger:
         """Whether a step that starts `now` is to time the parts of its forward pass."""
         return now < self._stamped_until
 
-    def enter(
-        self,
-        start: float,
-        seconds: Phases,
-        plan: Plan,
-        changes: PageChanges,
-        tokens: dict[int, tuple[int, ...]],
-        scheduler: Scheduler,
-        waiting: tuple[tuple[str, str], ...] = (),
-        rounds: tuple[RoundRecord, ...] = (),
-        stamps: Stamps | None = None,
-    ) -> None:
+    def enter(self, entry: Entry) -> None:
         """A step is done."""
-        spans = tuple(
-            [
-                SpanRecord(sequence, begin, len(given), n_logits)
-                for sequence, begin, given, _, n_logits in plan.spans
-            ]
-        )
-        cost = self._costs.of(spans)
-        record = StepRecord(
-            self.steps,
-            start,
-            seconds,
-            spans,
-            cost,
-            changes,
-            tokens,
-            scheduler.n_running,
-            scheduler.n_waiting,
-            scheduler.page_counts(),
-            self._owned(plan, changes),
-            waiting,
-            rounds,
-            None if stamps is None else self._stamped(stamps),
-        )
-        self.records.append(record)
+        if entry.stamps is not None and entry.stamps[0] is not self.stages:
+            self.stages, self.stages_number = entry.stamps[0], self.stages_number + 1
+        self._entries.append(entry)
         self.steps += 1
-        positions = sum([span.n_tokens for span in spans])
+        positions = sum([len(span.tokens) for span in entry.spans])
         self.positions += positions
         self.step_sizes[bisect_left(STEP_SIZES, positions)] += 1
-        self.tokens += sum(map(len, tokens.values()))
-        self.preemptions += len(changes.preempted)
-        for subscriber in tuple(self._subscribers):
-            self._tell(subscriber, record)
-
-    def _stamped(self, stamps: Stamps) -> array[float]:
-        stages, seconds = stamps
-        if stages is not self.stages:
-            self.stages, self.stages_number = stages, self.stages_number + 1
-        return seconds
-
-    def pages_anew(self) -> None:
-        """Nobody owns any page."""
-        self._tables.clear()
-
-    def _owned(self, plan: Plan, changes: PageChanges) -> tuple[Owned, ...]:
-        """What the plan's sequences own that they did not own before."""
-        tables = self._tables
-        for sequence in (*changes.ended, *changes.preempted):
-            tables.pop(sequence, None)
-        if not changes.taken and not changes.shared:
-            return ()
-        found = []
-        for span in plan.spans:
-            before, pages = tables.get(span.sequence, ()), span.pages
-            if pages is not before:
-                tables[span.sequence] = pages
-                first = _common(before, pages)
-                if first < len(pages):
-                    found.append(Owned(span.sequence, first, pages[first:]))
-        return tuple(found)
+        self.tokens += sum(map(len, entry.tokens.values()))
+        self.preemptions += len(entry.changes.preempted)
+        if self._subscribers:
+            record = entry.record(self._costs)
+            for subscriber in tuple(self._subscribers):
+                self._tell(subscriber, record)
 
     def turned(self, turn: Turn) -> None:
         """What the runner saw of the step that was entered last."""
-        self.records[-1].turn = turn
+        self._entries[-1].turn = turn
 
     def _tell(self, subscriber: Subscriber, record: StepRecord) -> None:
         try:
@@ -172,11 +190,3 @@ class Ledger:
     def _drop(self, subscriber: Subscriber) -> None:
         with contextlib.suppress(ValueError):  # it may have been dropped already
             self._subscribers.remove(subscriber)
-
-
-def _common(a: tuple[int, ...], b: tuple[int, ...]) -> int:
-    """How many of the first are the same; mostly all of the shorter."""
-    shorter = min(len(a), len(b))
-    if a[:shorter] == b[:shorter]:
-        return shorter
-    return next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)

@@ -1,6 +1,6 @@
 """What crosses to whoever watches an engine: its records since the last look, and what it is.
 
-    engine's thread: Ledger.enter --> ring of the last steps --read, when asked--> anywhere
+    engine's thread: Ledger.enter --> ring of the last steps --made records, when asked--> anywhere
 
 Nothing is sent unless somebody asks. A reader that asks too seldom misses what the ring no longer
 has, which is counted; the engine never waits.
@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from pellucid.core.record import LoadRecord, MachineRecord, RequestRecord, StepRecord
@@ -88,29 +87,16 @@ def read_records(engine: Engine, cursor: Cursor, *, stamps: bool = False) -> Rec
         cursor = Cursor(ledger.epoch)
     number = ledger.stages_number  # before what is of it, so that it is never too new
     told = ledger.register.read(cursor.requests)
-    steps = _steps_since(engine, cursor.steps)
-    dropped = told.left_out
-    following = cursor.steps
-    if steps:
-        dropped += steps[0].number - cursor.steps
-        following = steps[-1].number + 1
+    steps, lost = ledger.turned_since(cursor.steps)
+    following = steps[-1].number + 1 if steps else cursor.steps
     return Records(
         steps,
         told.records,
         engine.stats(),
-        dropped,
+        told.left_out + lost,
         Cursor(ledger.epoch, following, told.next, number),
         None if number == cursor.stages else ledger.stages,
     )
-
-
-def _steps_since(engine: Engine, number: int) -> list[StepRecord]:
-    """Those that were turned: the newest may be in its runner's hands yet."""
-    records = list(engine.records)  # one call: nothing is added in its midst
-    if records and records[-1].turn is None:
-        records.pop()
-    first = records[0].number if records else 0
-    return list(islice(records, max(0, number - first), None))
 
 
 def describe_engine(engine: Engine, machine: MachineRecord | None = None) -> EngineAbout:

@@ -10,6 +10,7 @@ Invariants:
 4. The source of a copy is owned by the copying sequence until the copy is done.
 5. Between steps a sequence has no page beyond those of its tokens: what was taken for a draft goes
    back when the step is applied, or before the next plan.
+6. A sequence in `_grown` has other pages than was told last, from that number on.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pellucid.cache import Digest, PagePool, PrefixCache
-from pellucid.core.record import PageChanges, PageCounts, PageMap, PageTable
+from pellucid.core.record import Owned, PageChanges, PageCounts, PageMap, PageTable
 from pellucid.costs import pages_for
 from pellucid.scheduling.limits import Limits
 from pellucid.scheduling.sequence import Sequence, State
@@ -49,6 +50,7 @@ class Memory:
         self._keeps = limits.kv_cache
         caching = limits.kv_cache and limits.prefix_caching
         self.prefix = PrefixCache(limits.page_size, digest) if caching else None
+        self._grown: dict[Sequence, int] = {}
 
     @property
     def available(self) -> int:
@@ -64,6 +66,18 @@ class Memory:
         self._plan += 1
         if self.prefix is not None:
             self.prefix.now = self._plan
+
+    def tell_owned(self) -> None:
+        """Say in `changes` who came to own what."""
+        self.changes.owned = [
+            Owned(sequence.id, first, sequence.pages[first:])
+            for sequence, first in self._grown.items()
+            if first < len(sequence.pages)
+        ]
+
+    def told(self) -> None:
+        """What was said has reached who asks for it."""
+        self._grown.clear()
 
     def page_map(self, sequences: Iterable[Sequence], with_tokens: bool) -> PageMap:
         """The state of all pages, `sequences` being all that have some."""
@@ -120,6 +134,7 @@ class Memory:
         if self.prefix is not None:
             self.prefix.taken(shared)
         sequence.pages = reuse.pages
+        self._grown[sequence] = 0
         self.grow(sequence)
         sequence.computed = reuse.computed
         if reuse.source is not None:
@@ -135,7 +150,7 @@ class Memory:
 
     def grow(self, sequence: Sequence) -> None:
         """Take what is missing."""
-        sequence.pages += tuple(self._take() for _ in range(self.missing(sequence)))
+        self._add(sequence, self.missing(sequence))
 
     def reserve(self, sequence: Sequence, positions: int) -> int:
         """Take pages for positions after the last token; returns for how many there is room.
@@ -145,7 +160,7 @@ class Memory:
         """
         wanted = pages_for(len(sequence.tokens) + positions, self.page_size) - len(sequence.pages)
         count = min(wanted, self.pool.n_free + bool(self.pool.n_idle))
-        sequence.pages += tuple(self._take() for _ in range(count))
+        self._add(sequence, count)
         return min(positions, len(sequence.pages) * self.page_size - len(sequence.tokens))
 
     def trim(self, sequence: Sequence) -> None:
@@ -194,6 +209,7 @@ class Memory:
             sequence.copy = None
         for page in reversed(sequence.pages):
             self._release(page)
+        self._grown.pop(sequence, None)
         sequence.pages = ()
         sequence.n_stored = sequence.computed = 0
 
@@ -236,6 +252,14 @@ class Memory:
         n_pages = len(sequence.tokens) // self.page_size
         self.prefix.extend_digests(sequence.digests, sequence.salt, sequence.tokens, n_pages)
 
+    def _add(self, sequence: Sequence, count: int) -> None:
+        if count > 0:
+            self._changed(sequence, len(sequence.pages))
+            sequence.pages += tuple([self._take() for _ in range(count)])
+
+    def _changed(self, sequence: Sequence, first: int) -> None:
+        self._grown[sequence] = min(first, self._grown.get(sequence, first))
+
     def _take(self) -> int:
         if not self.pool.n_free:
             page = self.pool.evict()
@@ -256,6 +280,7 @@ class Memory:
         self.changes.shared.append(page)
         self._release(sequence.pages[index])
         pages = sequence.pages
+        self._changed(sequence, index)
         sequence.pages = (*pages[:index], page, *pages[index + 1 :])
 
 

@@ -170,6 +170,7 @@ class Scheduler:
             for x in running.decoding.values()
         ]
         copies = self._add_chunks(spans, chunks, budget)
+        self._memory.tell_owned()
         self.changes, self._memory.changes = self._memory.changes, PageChanges()
         self.changes.copied.extend(copies)
         return Plan(tuple(spans), self.limits.page_size, copies, room)
@@ -180,6 +181,7 @@ class Scheduler:
         running, memory, page_size = self._running, self._memory, self.limits.page_size
         everyone, decoding = running.all, running.decoding
         self._ahead.clear()
+        memory.told()
         for span in plan.spans:
             chosen = tokens.get(span.sequence, ())
             sequence = decoding.get(span.sequence)

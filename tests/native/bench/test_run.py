@@ -91,8 +91,8 @@ def test_cost_and_shares_of_a_case(path: Path) -> None:
 def test_the_whole_engine_is_the_one_that_users_have(path: Path, backend: str) -> None:
     llm = LLM(path, backend=backend)
     loaded = load(path, make_ops(backend), Asked(), None, quiet)
-    users = llm.engine._sampler
-    assert type(_engine(loaded, 1, 40)._sampler) is type(users)
+    users = llm.engine.sampler
+    assert type(_engine(loaded, 1, 40).sampler) is type(users)
 
 
 def test_the_clock_counts_what_is_inside_the_program(path: Path) -> None:

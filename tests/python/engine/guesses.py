@@ -73,7 +73,7 @@ def with_oracle(
 
     def make(**arguments: Any) -> LLM:
         llm = make_llm(**arguments)
-        llm.engine._speculation = Speculation(oracle, Lengths(most, adaptive=False))
+        llm.engine._in_flight.speculation = Speculation(oracle, Lengths(most, adaptive=False))
         return llm
 
     return make

@@ -121,7 +121,8 @@ def check(
 
 def play(llm: LLM, history: History) -> tuple[list[Gathered], Rows]:
     engine = llm.engine
-    recorder = engine._sampler = Recorder(engine._sampler)
+    stepper = engine._stepper
+    recorder = stepper.sampler = Recorder(stepper.sampler)
     results: list[Gathered] = []
     running: list[Generation] = []
     try:
@@ -152,7 +153,7 @@ def play(llm: LLM, history: History) -> tuple[list[Gathered], Rows]:
     finally:
         for generation in running:
             engine.abort(generation)
-        engine._sampler = recorder.inner
+        stepper.sampler = recorder.inner
     assert all(result.error is None for result in results)
     return results, recorder.rows
 

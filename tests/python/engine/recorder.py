@@ -26,12 +26,13 @@ def run(llm: LLM, requests: list[Asked]) -> tuple[list[list[list[int]]], Rows]:
     """Tokens of every answer of every request, and the rows they were chosen from."""
     engine = llm._engine
     assert engine is not None
-    recorder = engine._sampler = Recorder(engine._sampler)
+    stepper = engine._stepper
+    recorder = stepper.sampler = Recorder(stepper.sampler)
     try:
         outputs = llm.generate(
             [{"prompt_token_ids": prompt} for prompt, _ in requests],
             [params for _, params in requests],
         )
     finally:
-        engine._sampler = recorder.inner
+        stepper.sampler = recorder.inner
     return [[answer.token_ids for answer in output.outputs] for output in outputs], recorder.rows

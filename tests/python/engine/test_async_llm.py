@@ -210,7 +210,7 @@ def test_errors_reach_their_own_stream(async_llm: AsyncLLM, llm: LLM) -> None:
 def test_a_step_that_fails_ends_its_requests_and_not_the_engine(
     async_llm: AsyncLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forward = async_llm._engine._forward
+    forward = async_llm._engine._passes.logits
     failing = True
 
     def faulty(plan: Any) -> Any:
@@ -218,7 +218,7 @@ def test_a_step_that_fails_ends_its_requests_and_not_the_engine(
             raise MemoryError("no room")
         return forward(plan)
 
-    monkeypatch.setattr(async_llm._engine, "_forward", faulty)
+    monkeypatch.setattr(async_llm._engine._passes, "logits", faulty)
 
     async def ask() -> int:
         return len([increment async for increment in async_llm.stream("hello", ENDLESS)])

@@ -103,11 +103,11 @@ def test_what_cannot_be_embedded_is_refused(llm: LLM, monkeypatch: pytest.Monkey
     with pytest.raises(PromptTooLong):
         llm.embed([[1] * (CONTEXT + 1)])
     assert len(llm.embed([[1] * CONTEXT])[0].embedding) == llm.spec.d_model
-    hidden = llm.engine._hidden
+    hidden = llm.engine._passes.hidden
 
     def broken(step: Any) -> Any:
         return hidden(step) * float("nan")
 
-    monkeypatch.setattr(llm.engine, "_hidden", broken)
+    monkeypatch.setattr(llm.engine._passes, "hidden", broken)
     with pytest.raises(PellucidError, match="hidden states are no numbers"):
         llm.embed("hello")

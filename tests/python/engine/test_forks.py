@@ -63,7 +63,7 @@ def test_an_engine_whose_operation_was_lost_answers_in_the_child(make_llm: MakeL
     held, done = threading.Event(), threading.Event()
 
     def operate() -> None:
-        with engine._alone(), engine._changing():
+        with engine._operations.alone(), engine._operations.changing:
             held.set()
             done.wait()
 
@@ -81,6 +81,6 @@ def test_an_engine_whose_operation_was_lost_answers_in_the_child(make_llm: MakeL
 def test_a_fork_in_an_operation_of_its_own_thread_goes_on(make_llm: MakeLLM) -> None:
     llm = make_llm()
     expected = text_of(llm)
-    with llm.engine._alone():
+    with llm.engine._operations.alone():
         assert in_child(lambda: text_of(llm) == expected)
     assert text_of(llm) == expected

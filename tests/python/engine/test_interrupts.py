@@ -117,7 +117,7 @@ def test_ctrl_c_on_any_line_of_an_operation(crowded: LLM, expected: object) -> N
     for line in range(1, strike.lines + 1):
         with pytest.raises(KeyboardInterrupt), Strike(line):
             engine.waiting()
-        assert not engine._inside.locked()
+        assert not engine._operations.under_way
     assert answers(crowded) == expected
 
 

@@ -344,7 +344,7 @@ def test_an_answer_cut_off_in_a_character_or_a_stop_string_keeps_all_its_text(ll
 def test_ctrl_c_in_a_step_ends_cleanly(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = llm._engine
     assert engine is not None
-    forward, calls = engine._forward, 0
+    forward, calls = engine._passes.logits, 0
 
     def interrupted(plan: Any) -> Any:
         nonlocal calls
@@ -355,7 +355,7 @@ def test_ctrl_c_in_a_step_ends_cleanly(llm: LLM, monkeypatch: pytest.MonkeyPatch
 
     expected = answer(llm, ignore_eos=True).token_ids
     other = llm.stream("hello", SamplingParams(temperature=0, ignore_eos=True))
-    monkeypatch.setattr(engine, "_forward", interrupted)
+    monkeypatch.setattr(engine._passes, "logits", interrupted)
     with pytest.raises(KeyboardInterrupt):
         llm.generate(["x" * 20, "y"], SamplingParams(ignore_eos=True))
     assert (engine.scheduler.n_running, engine.scheduler.n_waiting) == (1, 0)
@@ -408,13 +408,13 @@ def test_a_stream_dropped_in_the_middle_of_a_step_ends_after_it(
     params = SamplingParams(temperature=0, ignore_eos=True)
     expected = answer(llm, ignore_eos=True).token_ids
     dropped, kept = llm.stream("abc", params), llm.stream("hello", params)
-    forward = engine._forward
+    forward = engine._passes.logits
 
     def dropping(plan: Any) -> Any:
         dropped.close()
         return forward(plan)
 
-    monkeypatch.setattr(engine, "_forward", dropping)
+    monkeypatch.setattr(engine._passes, "logits", dropping)
     assert tokens_in(kept) == expected
     assert dropped.output().outputs[0].finish_reason == "abort"
     assert unused_pages(llm)
@@ -454,8 +454,8 @@ def test_scores_that_are_no_numbers_fail_the_request_not_the_engine(
 ) -> None:
     engine = llm._engine
     assert engine is not None
-    forward = engine._forward
-    monkeypatch.setattr(engine, "_forward", lambda plan: forward(plan) * float("nan"))
+    forward = engine._passes.logits
+    monkeypatch.setattr(engine._passes, "logits", lambda plan: forward(plan) * float("nan"))
     with pytest.raises(PellucidError, match=r"position 4 .*264 of 264 are NaN"):
         llm.generate("hello")
     monkeypatch.undo()

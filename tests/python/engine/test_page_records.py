@@ -34,7 +34,7 @@ class Followed:
 
     def follow(self, record: StepRecord) -> None:
         self.change(record.changes)
-        for sequence, first, pages in record.owned:
+        for sequence, first, pages in record.changes.owned:
             table = self.tables.setdefault(sequence, [])
             assert len(table) >= first
             table[first:] = pages

@@ -64,7 +64,7 @@ def test_the_check_has_teeth(make_llm: MakeLLM, naive: LLM) -> None:
     engine = llm._engine
     assert engine is not None
     request = [([5, 6, 7, 8, 9], SamplingParams(temperature=0, max_tokens=6, seed=0))]
-    forward = engine._forward
+    forward = engine._passes.logits
     calls = 0
 
     def faulty(plan: Any) -> Any:
@@ -72,10 +72,10 @@ def test_the_check_has_teeth(make_llm: MakeLLM, naive: LLM) -> None:
         calls += 1
         logits = forward(plan)
         if calls == 1:
-            for layer in engine._cache.layers:  # type: ignore[attr-defined]
+            for layer in engine._passes.cache.layers:  # type: ignore[attr-defined]
                 for kept in layer.keys.arrays:
                     kept[:] = np.roll(kept, 1, axis=1)
         return logits
 
-    engine._forward = faulty  # type: ignore[method-assign]
+    engine._passes.logits = faulty  # type: ignore[method-assign]
     assert run(llm, request)[1] != run(naive, request)[1]

@@ -222,7 +222,7 @@ def _believes_every_guess(patch: pytest.MonkeyPatch) -> None:
                 choice.token_id = row.draft[0].token
         return chosen
 
-    patch.setattr("pellucid.engine.engine.choose", choose)
+    patch.setattr("pellucid.engine.stepping.choose", choose)
     patch.setattr(choosing, "choose", choose)
 
 

@@ -147,7 +147,7 @@ def _pages(record: StepRecord) -> dict[str, Any]:
         "copied": changes.copied,
         "preempted": changes.preempted,
         "ended": changes.ended,
-        "owners": record.owned,
+        "owners": changes.owned,
     }
 
 
