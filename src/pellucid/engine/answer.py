@@ -42,6 +42,7 @@ class Answer:
         self._tokenizer = tokenizer
         self._seed = sample_seed(request.seed, index)
         self._history = History(request.prompt_token_ids)
+        self._n_prompt = len(request.prompt_token_ids)
         self._detokenizer = Detokenizer(tokenizer, params.skip_special_tokens, continuation=True)
         self._stops = (
             StopMatcher(params.stop, include=params.include_stop_str_in_output)
@@ -78,15 +79,17 @@ class Answer:
         Raises `BadInput` when its grammar cannot be followed any further.
         """
         params = self._request.params
-        position = len(self._request.prompt_token_ids) + self.n_tokens
-        ends, mask, form = self._end_ids, None, None
-        if self._matcher is not None and masked:
-            may_end = not params.ignore_eos and self.n_tokens >= params.min_tokens
-            ends = tuple(self._stop_ids - self._eos_ids)  # of the others the mask has decided
-            if self._free is None:
-                mask = self._matcher.mask(may_end)
-            else:
-                mask, form = self._free.draw(may_end)
+        position = self._n_prompt + self.n_tokens
+        if self._matcher is None or not masked:
+            drawn = params, self._seed, position, self._history, self._end_ids, None, None
+            return tuple.__new__(Draw, drawn)  # as the scheduler makes spans
+        may_end = not params.ignore_eos and self.n_tokens >= params.min_tokens
+        ends = tuple(self._stop_ids - self._eos_ids)  # of the others the mask has decided
+        mask, form = None, None
+        if self._free is None:
+            mask = self._matcher.mask(may_end)
+        else:
+            mask, form = self._free.draw(may_end)
         return Draw(params, self._seed, position, self._history, ends, mask, form)
 
     def take(self, choice: TokenChoice) -> Increment:

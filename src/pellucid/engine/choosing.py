@@ -9,9 +9,9 @@ that is right only makes the next row of use.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,23 +50,26 @@ Chosen = tuple[Row, TokenChoice]
 Fail = Callable[[Job, PellucidError], None]
 
 
-class ChooseRows(Protocol):
-    """A rule: tokens for rows of logits, knowing what was guessed for each."""
-
-    def __call__(
-        self,
-        logits: Float32,
-        rows: Sequence[int],
-        draws: Sequence[Draw],
-        guesses: Sequence[Guess | None],
-    ) -> list[TokenChoice | PellucidError]: ...
+ChooseRows = Callable[[Float32, list[Row], list[Draw]], list[TokenChoice | PellucidError]]
+"""A rule: tokens for rows of logits, knowing what was guessed for each."""
 
 
 def rule(sampler: Sampler, *, rejecting: bool) -> ChooseRows:
     """The exact rule: the model's own draw, whatever was guessed. Or rejection sampling."""
-    if rejecting:
-        return functools.partial(rejection.choose_rows, sampler)
-    return lambda logits, rows, draws, guesses: sampler.choose_rows(logits, rows, draws)
+    return functools.partial(_by_rejection if rejecting else _exactly, sampler)
+
+
+def _exactly(
+    sampler: Sampler, logits: Float32, rows: list[Row], draws: list[Draw]
+) -> list[TokenChoice | PellucidError]:
+    return sampler.choose_rows(logits, [row for _, row, _ in rows], draws)
+
+
+def _by_rejection(
+    sampler: Sampler, logits: Float32, rows: list[Row], draws: list[Draw]
+) -> list[TokenChoice | PellucidError]:
+    guesses = [draft[0] if draft else None for _, _, draft in rows]
+    return rejection.choose_rows(sampler, logits, [row for _, row, _ in rows], draws, guesses)
 
 
 def first_rows(
@@ -74,13 +77,13 @@ def first_rows(
 ) -> list[Row]:
     """Where each job of the plan finds the logits of its next token."""
     rows: list[Row] = []
-    row = -1
-    for span in plan.spans:
-        row += span.n_logits
-        job = jobs.get(span.sequence)
-        if job is not None and span.n_logits:
-            draft = drafts.get(span.sequence, ()) if drafts else ()
-            rows.append(Row(job, row - len(draft), draft))
+    row, new = -1, tuple.__new__  # as the scheduler makes spans
+    for sequence, _, _, _, n_logits in plan.spans:
+        row += n_logits
+        job = jobs.get(sequence)
+        if job is not None and n_logits:
+            draft = drafts.get(sequence, ()) if drafts else ()
+            rows.append(new(Row, (job, row - len(draft), draft)))
     return rows
 
 
@@ -89,8 +92,7 @@ def choose(
 ) -> list[Chosen]:
     """A token for each row; `fail` ends jobs that can have none. `jobs` are those alive."""
     drawing, draws = _draws(rows, fail)
-    guesses = [row.draft[0] if row.draft else None for row in drawing]
-    choices = choose_rows(logits, [row.row for row in drawing], draws, guesses)
+    choices = choose_rows(logits, drawing, draws)
     chosen: list[Chosen] = []
     for row, choice in zip(drawing, choices, strict=True):
         if isinstance(choice, TokenChoice):
@@ -115,17 +117,17 @@ def take(
     while chosen:
         further: list[Row] = []
         for (job, row, draft), choice in chosen:
-            if job.sequence.id not in jobs:  # a sibling's trouble ended its request
+            id = job.sequence.id
+            if id not in jobs:  # a sibling's trouble ended its request
                 continue
             try:
                 increment = job.answer.take(choice)
             except PellucidError as error:  # its grammar cannot be followed
                 fail(job, error)
                 continue
-            before = taken.get(job.sequence.id)
-            if before is not None:
-                increment = before[1].then(increment)
-            taken[job.sequence.id] = job, increment
+            if id in taken:
+                increment = taken[id][1].then(increment)
+            taken[id] = job, increment
             right = draft and choice.token_id == draft[0].token
             if right and increment.finish_reason is None:
                 further.append(Row(job, row + 1, draft[1:]))

@@ -108,8 +108,8 @@ class Engine:
     def run_until(self, done: Callable[[], bool]) -> None:
         """Run steps until `done`, for which something must have been submitted."""
         while not done():
-            with self._operations.lock:
-                if not done() and not self.step():
+            with self._operations.alone():
+                if not done() and not self._stepper.step():
                     raise RuntimeError("nothing is planned, and somebody waits")
 
     def step(self) -> bool:

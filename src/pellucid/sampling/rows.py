@@ -23,9 +23,13 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
-_NO_IDS, _NO_SCORES = np.empty(0, np.int64), np.empty(0, np.float64)
+_NO_IDS, _NO_SCORES = np.empty(0, np.int32), np.empty(0, np.float64)
 _NO_MASKS = np.empty((0, 0), np.uint32)
 _SEEDS = 2**64
+
+# As native code is asked: row, mask, end of its edits, temperature, min_p, top_k, top_p, seed,
+# position.
+_Asked = tuple[int, int, int, float, float, int, float, int, int]
 
 
 class RowsSampler(Sampler):
@@ -43,11 +47,13 @@ class RowsSampler(Sampler):
         """For each of `rows` of logits, float32 [R, vocabulary], what `Sampler.choose` gives or
         raises."""
         tokens = self._tokens(logits, rows, draws)
-        if any(draw.form is not None for draw in draws):
-            draws = self._check_forms(logits, rows, draws, tokens)
+        for draw in draws:
+            if draw.form is not None:
+                draws = self._check_forms(logits, rows, draws, tokens)
+                break
         choices: list[TokenChoice | PellucidError] = [TokenChoice(token) for token in tokens]
-        slow = [i for i, token in enumerate(tokens) if token < 0]
-        if slow:
+        if tokens and min(tokens) < 0:
+            slow = [i for i, token in enumerate(tokens) if token < 0]
             found = super().choose_rows(logits, [rows[i] for i in slow], [draws[i] for i in slow])
             for i, choice in zip(slow, found, strict=True):
                 choices[i] = choice
@@ -74,9 +80,10 @@ class RowsSampler(Sampler):
 
     def _tokens(self, logits: Float32, rows: Sequence[int], draws: Sequence[Draw]) -> list[int]:
         """A token for each row, below 0 where `Sampler.choose` has to look."""
+        table = _plain_table(rows, draws)
+        if table is not None:  # what nearly every step is
+            return self._choose(logits, table)
         quick = [i for i, draw in enumerate(draws) if _is_quick(draw)]
-        if len(quick) == len(draws):
-            return self._native(logits, rows, draws)
         found = self._native(logits, [rows[i] for i in quick], [draws[i] for i in quick])
         tokens = [-1] * len(draws)
         for i, token in zip(quick, found, strict=True):
@@ -84,9 +91,10 @@ class RowsSampler(Sampler):
         return tokens
 
     def _native(self, logits: Float32, rows: Sequence[int], draws: Sequence[Draw]) -> list[int]:
-        edited, scores, n_edited = [_NO_IDS], [_NO_SCORES], 0
+        edited: list[Ids] = []
+        scores: list[Float64] = []
         masks: list[NDArray[np.uint32]] = []
-        table = []
+        table, n_edited = [], 0
         for row, draw in zip(rows, draws, strict=True):
             params, mask = draw.params, -1
             if not _is_plain(draw):
@@ -99,21 +107,32 @@ class RowsSampler(Sampler):
                 masks.append(draw.mask)
             filters = (params.temperature, params.min_p, params.top_k, params.top_p)
             table.append((row, mask, n_edited, *filters, draw.seed % _SEEDS, draw.position))
-        tokens: list[int] = _native.sampling.choose(
-            np.ascontiguousarray(logits),
+        return self._choose(
+            logits,
             table,
-            self._banned,
             np.stack(masks) if masks else _NO_MASKS,
-            np.concatenate(edited, dtype=np.int32),
-            np.concatenate(scores),
+            np.concatenate(edited, dtype=np.int32) if edited else _NO_IDS,
+            np.concatenate(scores) if edited else _NO_SCORES,
+        )
+
+    def _choose(
+        self,
+        logits: Float32,
+        table: list[_Asked],
+        masks: NDArray[np.uint32] = _NO_MASKS,
+        edited: NDArray[np.int32] = _NO_IDS,
+        scores: Float64 = _NO_SCORES,
+    ) -> list[int]:
+        if not logits.flags.c_contiguous:
+            logits = np.ascontiguousarray(logits)
+        tokens: list[int] = _native.sampling.choose(
+            logits, table, self._banned, masks, edited, scores
         )
         return tokens
 
     def _edits(self, row: Float32, draw: Draw) -> tuple[Ids, Float64]:
         """The tokens whose scores are not the model's own, and their scores."""
         params, history = draw.params, draw.history
-        if _is_plain(draw):
-            return _NO_IDS, _NO_SCORES
         ids = [np.fromiter(params.logit_bias, np.int64, len(params.logit_bias))]
         if params.repetition_penalty != 1.0:
             ids.append(history.seen())
@@ -143,14 +162,28 @@ class RowsSampler(Sampler):
         return touched, scores[touched]
 
 
+def _plain_table(rows: Sequence[int], draws: Sequence[Draw]) -> list[_Asked] | None:
+    """What is asked of native code where no row has edits, a mask or log-probabilities; None where
+    one has."""
+    table: list[_Asked] = []
+    for row, draw in zip(rows, draws, strict=True):
+        params, seed, position, _, _, mask, _ = draw
+        if mask is not None or params.logprobs is not None or not _is_plain(draw):
+            return None
+        filters = params.temperature, params.min_p, params.top_k, params.top_p
+        table.append((row, -1, 0, *filters, seed % _SEEDS, position))
+    return table
+
+
 def _is_plain(draw: Draw) -> bool:
+    """Whether its scores are the model's own."""
     params = draw.params
     return not (
         params.logit_bias
         or params.repetition_penalty != 1.0
         or params.frequency_penalty != 0.0
         or params.presence_penalty != 0.0
-        or draw.history.generated < params.min_tokens
+        or (params.min_tokens and draw.history.generated < params.min_tokens)
     )
 
 

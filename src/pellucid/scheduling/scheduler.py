@@ -158,10 +158,14 @@ class Scheduler:
         running = self._running
         self._memory.tick()
         self._admission.begin_plan()
-        self._give_back()
-        self._grow()
+        if self._ahead:
+            self._give_back()
+        if running.short:
+            self._grow()
         budget = self.limits.max_num_batched_tokens - len(running.decoding)
-        chunks = self._policy.share_out(self._admission, running, budget)
+        chunks: Chunks = {}
+        if running.prefilling or self._admission.queue:
+            chunks = self._policy.share_out(self._admission, running, budget)
         room = self._look_ahead(lookahead, budget - sum(chunks.values())) if lookahead else {}
         # Span(...) by way of its base takes a third less time, and there are hundreds.
         new = tuple.__new__
@@ -169,7 +173,7 @@ class Scheduler:
             new(Span, (x.id, x.computed, (x.tokens[-1],), x.pages, 1))
             for x in running.decoding.values()
         ]
-        copies = self._add_chunks(spans, chunks, budget)
+        copies = self._add_chunks(spans, chunks, budget) if chunks else ()
         self._memory.tell_owned()
         self.changes, self._memory.changes = self._memory.changes, PageChanges()
         self.changes.copied.extend(copies)
