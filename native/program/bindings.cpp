@@ -8,6 +8,7 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -80,6 +81,25 @@ KvType kv_type_named(const std::string& name) {
   throw std::invalid_argument("KV cache: type \"" + name + "\" is unknown; choose f32, f16, int8 or int4");
 }
 
+int32_t to_int32(nb::handle value) {
+  int overflow = 0;
+  const long number = PyLong_AsLongAndOverflow(value.ptr(), &overflow);
+  if (number == -1 && PyErr_Occurred()) throw nb::python_error();
+  if (overflow != 0 || number != static_cast<int32_t>(number))
+    throw std::invalid_argument("step: a sequence has a number beyond 32 bits");
+  return static_cast<int32_t>(number);
+}
+
+// Adds the numbers of a list or a tuple; returns how many. `what` is said of anything else.
+int32_t append(std::vector<int32_t>& numbers, nb::handle given, const char* what) {
+  const nb::object list = nb::steal(PySequence_Fast(given.ptr(), what));
+  if (!list.is_valid()) throw nb::python_error();
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(list.ptr());
+  for (Py_ssize_t i = 0; i < count; ++i)
+    numbers.push_back(to_int32(PySequence_Fast_GET_ITEM(list.ptr(), i)));
+  return static_cast<int32_t>(count);
+}
+
 // Rows (first row, length, start, pages) as StepArrays has them.
 struct SequenceTable {
   std::vector<int32_t> rows, pages;
@@ -89,37 +109,47 @@ struct SequenceTable {
       if (!nb::isinstance<nb::tuple>(sequence) || nb::len(sequence) != 4)
         throw std::invalid_argument("step: a sequence is (first row, length, start, pages)");
       const nb::tuple row = nb::borrow<nb::tuple>(sequence);
-      for (size_t i = 0; i < 3; ++i) rows.push_back(number(row[i]));
-      rows.push_back(add_pages(nb::steal(PySequence_Fast(nb::handle(row[3]).ptr(), "step: pages"))));
+      for (size_t i = 0; i < 3; ++i) rows.push_back(to_int32(row[i]));
+      rows.push_back(append(pages, row[3], "step: pages"));
     }
-  }
-
- private:
-  static int32_t number(nb::handle value) {
-    int overflow = 0;
-    const long number = PyLong_AsLongAndOverflow(value.ptr(), &overflow);
-    if (number == -1 && PyErr_Occurred()) throw nb::python_error();
-    if (overflow != 0 || number != static_cast<int32_t>(number))
-      throw std::invalid_argument("step: a sequence has a number beyond 32 bits");
-    return static_cast<int32_t>(number);
-  }
-
-  // `list` is what PySequence_Fast gave: a list or a tuple.
-  int32_t add_pages(const nb::object& list) {
-    if (!list.is_valid()) throw nb::python_error();
-    const Py_ssize_t count = PySequence_Fast_GET_SIZE(list.ptr());
-    for (Py_ssize_t i = 0; i < count; ++i)
-      pages.push_back(number(PySequence_Fast_GET_ITEM(list.ptr(), i)));
-    return static_cast<int32_t>(count);
   }
 };
 
-Output run(Program& program, const KvCache& cache, const Ints& tokens, const Ints& positions,
-           const Ints& logit_rows, const nb::sequence& sequences) {
-  const SequenceTable table(sequences);
-  const StepArrays step{span_of(tokens), span_of(positions), span_of(logit_rows), table.rows,
-                        table.pages};
-  const size_t rows = program.output_kind() == RowKind::tokens ? tokens.size() : logit_rows.size();
+// The arrays of a plan's spans: (sequence, start, tokens, pages, n_logits) each, a span's rows after
+// those of the span before it.
+struct PlanTable {
+  std::vector<int32_t> tokens, positions, logit_rows, rows, pages;
+
+  explicit PlanTable(const nb::tuple& spans) {
+    for (const nb::handle span : spans) add(span);
+  }
+
+  StepArrays step() const { return {tokens, positions, logit_rows, rows, pages}; }
+
+ private:
+  void add(nb::handle given) {
+    if (!nb::isinstance<nb::tuple>(given) || nb::len(given) != 5)
+      throw std::invalid_argument("step: a span is (sequence, start, tokens, pages, n_logits)");
+    const nb::tuple span = nb::borrow<nb::tuple>(given);
+    const int32_t start = to_int32(span[1]), wanted = to_int32(span[4]);
+    const auto first = static_cast<int32_t>(tokens.size());
+    const int32_t length = append(tokens, span[2], "step: tokens");
+    const int32_t n_pages = append(pages, span[3], "step: pages");
+    if (start > std::numeric_limits<int32_t>::max() - length)
+      throw std::invalid_argument("step: a sequence has a number beyond 32 bits");
+    if (wanted < 0 || wanted > length)
+      throw std::invalid_argument("step: sequence " + nb::cast<std::string>(nb::str(nb::handle(span[0]))) + ": " +
+                                  std::to_string(wanted) + " logits of " + std::to_string(length) +
+                                  " rows");
+    for (int32_t i = 0; i < length; ++i) positions.push_back(start + i);
+    for (int32_t i = length - wanted; i < length; ++i) logit_rows.push_back(first + i);
+    rows.insert(rows.end(), {first, length, start, n_pages});
+  }
+};
+
+Output run_step(Program& program, const KvCache& cache, const StepArrays& step) {
+  const size_t rows =
+      program.output_kind() == RowKind::tokens ? step.tokens.size() : step.logit_rows.size();
   const auto width = static_cast<size_t>(program.output_width());
   std::unique_ptr<float[]> out(new float[rows * width]);
   {
@@ -129,6 +159,18 @@ Output run(Program& program, const KvCache& cache, const Ints& tokens, const Int
   float* data = out.release();
   nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<float*>(p); });
   return Output(data, {rows, width}, owner);
+}
+
+Output run(Program& program, const KvCache& cache, const Ints& tokens, const Ints& positions,
+           const Ints& logit_rows, const nb::sequence& sequences) {
+  const SequenceTable table(sequences);
+  return run_step(program, cache,
+                  {span_of(tokens), span_of(positions), span_of(logit_rows), table.rows, table.pages});
+}
+
+Output run_plan(Program& program, const KvCache& cache, const nb::tuple& spans) {
+  const PlanTable table(spans);
+  return run_step(program, cache, table.step());
 }
 
 void bind_values(nb::module_& m) {
@@ -279,7 +321,8 @@ void bind_program(nb::module_& parent) {
       .def_prop_ro("arena_bytes", &Program::arena_bytes)
       .def("run", &run, "cache"_a, "tokens"_a, "positions"_a, "logit_rows"_a, "sequences"_a,
            "One step: float32 [rows, features] of the output. sequences: tuples of first row, "
-           "length, start and pages. Raises ValueError naming what does not fit.");
+           "length, start and pages. Raises ValueError naming what does not fit.")
+      .def("run_plan", &run_plan, "cache"_a, "spans"_a, "The same of a plan's spans.");
 }
 
 }  // namespace pellucid

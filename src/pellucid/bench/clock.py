@@ -14,7 +14,7 @@ from pellucid.ops.step import Step
 
 
 class ProgramClock:
-    """A recorded program with a stopwatch around its `run`; everything else is the program's.
+    """A recorded program with a stopwatch around its runs; everything else is the program's.
 
     `seconds` are those of every run so far, and of the native sampler within `counting_sampling`.
     """
@@ -25,6 +25,9 @@ class ProgramClock:
 
     def run(self, *arguments: Any) -> Any:
         return self._timed(self._inner.run, arguments)
+
+    def run_plan(self, *arguments: Any) -> Any:
+        return self._timed(self._inner.run_plan, arguments)
 
     @contextlib.contextmanager
     def counting_sampling(self) -> Iterator[None]:

@@ -8,13 +8,11 @@ from numpy.typing import NDArray
 from pellucid.core.plan import Plan
 from pellucid.engine.caches import new_cache
 from pellucid.models.registry import Model
-from pellucid.ops.step import Step, lower
+from pellucid.ops.step import Step
 from pellucid.ops.vocabulary import Stamps
 from pellucid.scheduling import Limits
 
 Float32 = NDArray[np.float32]
-
-_NO_ROWS = np.empty((0, 0), np.float32)
 
 
 class Passes:
@@ -27,12 +25,11 @@ class Passes:
 
     def copy_pages(self, plan: Plan) -> None:
         """What must be copied before the plan is computed."""
-        if plan.copies:
-            self._model.ops.copy_pages(self.cache, plan.copies)
+        self._model.ops.copy_pages(self.cache, plan.copies)
 
     def lower(self, plan: Plan) -> Step:
-        """The plan as arrays."""
-        return lower(plan, self.cache)
+        """The plan as the backend takes it."""
+        return self._model.ops.lower(plan, self.cache)
 
     def stamp(self, on: bool) -> None:
         """Whether the parts of passes to logits are timed from now on."""
@@ -41,15 +38,13 @@ class Passes:
             self._model.stamp(on)
 
     def logits(self, step: Step) -> Float32:
-        """Rows of logits, float32 [R, vocabulary]; none for a step without spans."""
-        if not step.sequences:
-            return _NO_ROWS
+        """Rows of logits, float32 [R, vocabulary]."""
         return self._model.ops.to_numpy(self._model.logits(step))
 
     def hidden(self, plan: Plan) -> Float32:
         """What logits would be read from, float32 [R, d]."""
         return self._model.ops.to_numpy(self._model.hidden(self.lower(plan)))
 
-    def stamps(self, step: Step) -> Stamps | None:
-        """The parts of the pass over `step` that was made last, if they were timed."""
-        return self._model.stamps() if self._stamping and step.sequences else None
+    def stamps(self) -> Stamps | None:
+        """The parts of the pass to logits that was made last, if they were timed."""
+        return self._model.stamps() if self._stamping else None

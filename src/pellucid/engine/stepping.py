@@ -26,6 +26,7 @@ from pellucid.sampling import Sampler
 Float32 = NDArray[np.float32]
 Tokens = dict[int, tuple[int, ...]]
 
+_NO_ROWS = np.empty((0, 0), np.float32)
 _REASONS = 8  # of those that wait, in a step's record
 
 
@@ -67,7 +68,8 @@ class Stepper:
         flight, ledger, clock = self._in_flight, self._ledger, time.monotonic
         changes, planned = flight.scheduler.changes, clock()
         flight.mark_started(plan, start)
-        self._passes.copy_pages(plan)
+        if plan.copies:
+            self._passes.copy_pages(plan)
         copied = clock()
         plan, drafts = self._drafted(plan, changes)
         drafted = clock()
@@ -77,7 +79,7 @@ class Stepper:
         if hidden is not None:
             self._probes.keep(hidden, self._passes.hidden(hidden))
         self._passes.stamp(ledger.wants_stamps(start))
-        logits = self._passes.logits(step)
+        logits = self._passes.logits(step) if scored.spans else _NO_ROWS
         computed = clock()
         self._probes.keep(scored, logits)
         by = self._rule()
@@ -109,7 +111,7 @@ class Stepper:
             scheduler.page_counts(),
             flight.waiting(_REASONS) if ledger.is_watched(start) else (),
             rounds,
-            self._passes.stamps(step),
+            self._passes.stamps() if scored.spans else None,
         )
         ledger.enter(entry)
 

@@ -29,7 +29,7 @@ from pellucid.models.fields import Fields
 from pellucid.models.packing import read_packing
 from pellucid.models.parts import head
 from pellucid.models.weights import Tensor, Weights, load_weights
-from pellucid.ops.step import Step, lower
+from pellucid.ops.step import Step
 from pellucid.ops.vocabulary import Array, HostTensor, Ops, Stamps
 
 
@@ -104,7 +104,7 @@ class Model:
 
     def forward(self, plan: Plan, cache: object) -> Array:
         """Logits [R, vocabulary] of the positions that `plan` asks for, in its order."""
-        return self.logits(lower(plan, cache))
+        return self.logits(self.ops.lower(plan, cache))
 
     def logits(self, step: Step) -> Array:
         """The same, of a plan that was lowered."""

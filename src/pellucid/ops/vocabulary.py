@@ -20,9 +20,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pellucid.core.plan import Plan
 from pellucid.core.spec import LayerSpec, ModelSpec, RopeSpec
 from pellucid.costs.stages import Stage
-from pellucid.ops.step import Step
+from pellucid.ops.step import Step, lower
 from pellucid.quant.types import TensorType
 
 Array: TypeAlias = Any  # a backend's activations, [rows, features]
@@ -91,6 +92,10 @@ class Ops(ABC):
     def format_of(self, weight: Weight) -> str:
         """The form in which products read `weight`: a type of `pellucid.quant` in small letters."""
         return "f32"
+
+    def lower(self, plan: Plan, cache: object) -> Step:
+        """`plan` in the form that a compiled forward pass takes. Raises as `pellucid.ops.step`."""
+        return lower(plan, cache)
 
     def compile(self, forward: Callable[[Step], Array]) -> Callable[[Step], Array]:
         """`forward` in the form in which this backend runs it step after step.

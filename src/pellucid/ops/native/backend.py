@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pellucid import _native
 from pellucid.core.errors import BadInput, PellucidError
+from pellucid.core.plan import Plan, Span
 from pellucid.core.spec import LayerSpec, ModelSpec, RopeSpec
 from pellucid.costs import NATIVE_LANES, in_blocks, kv_types
 from pellucid.ops.native.emit import Emitter
@@ -124,6 +125,9 @@ class NativeOps(Ops):
 
     def format_of(self, weight: NativeWeight) -> str:
         return weight.stored_as.name.lower()
+
+    def lower(self, plan: Plan, cache: object) -> Planned:  # type: ignore[override]
+        return Planned(plan.spans, plan.page_size, cache)
 
     def compile(self, forward: Callable[[Step], Any]) -> CompiledForward:
         """Record `forward` now, pack the weights it uses, and return its program."""
@@ -239,6 +243,14 @@ class NativeOps(Ops):
         return self._add("softcap", (x,), x.width, number=cap)
 
 
+class Planned(NamedTuple):
+    """A plan as native code reads it: its arrays are made there."""
+
+    spans: tuple[Span, ...]
+    page_size: int
+    cache: Any
+
+
 class CompiledForward:
     """A recorded forward pass, called once a step. One call runs at a time."""
 
@@ -247,6 +259,7 @@ class CompiledForward:
         self._rope_tables = emitter.rope_tables
         self.stages = emitter.stages
         self._key_offsets = emitter.key_offsets
+        self._reached = 0  # positions whose angles and key offsets are known
 
     @property
     def n_stages(self) -> int:
@@ -261,16 +274,22 @@ class CompiledForward:
         """Name and seconds of each stage of the last step, in their order."""
         return list(zip(self._program.stage_names, self._program.stage_seconds, strict=True))
 
-    def __call__(self, step: Step) -> Float32:
+    def __call__(self, step: Step | Planned) -> Float32:
         """The output's values, float32 [rows, features].
 
         Raises `ValueError` naming what of the step does not fit the model or its cache.
         """
-        if step.page_size != step.cache.page_size:  # type: ignore[attr-defined]
+        cache = cast(Any, step.cache)
+        if step.page_size != cache.page_size:
             raise ValueError(f"step: page_size is {step.page_size}, the cache has another")
+        if isinstance(step, Planned):
+            ends = [start + len(tokens) for _, start, tokens, _, _ in step.spans]
+            if ends and max(ends) > self._reached:
+                self._reach(max(ends))
+            return cast(Float32, self._program.run_plan(cache, step.spans))
         self._reach(max((start + length for _, length, start, _ in step.sequences), default=0))
         run = self._program.run
-        output = run(step.cache, step.tokens, step.positions, step.logit_rows, step.sequences)
+        output = run(cache, step.tokens, step.positions, step.logit_rows, step.sequences)
         return cast(Float32, output)
 
     def _reach(self, positions: int) -> None:
@@ -294,6 +313,7 @@ class CompiledForward:
             self._program.extend_rope_table(
                 table, np.ascontiguousarray(cos), np.ascontiguousarray(sin)
             )
+        self._reached = max(self._reached, positions)
 
 
 def _products(node: Node) -> list[NativeWeight]:
