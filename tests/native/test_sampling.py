@@ -15,6 +15,7 @@ from pellucid.core.outputs import TokenChoice
 from pellucid.core.params import SamplingParams
 from pellucid.sampling import Draw, History, Sampler, uniform
 from pellucid.sampling.rows import RowsSampler
+from tests.python.sampling.forms import MaskForm
 
 VOCABULARY = 700
 
@@ -108,6 +109,24 @@ def test_chooses_what_the_definition_does(chosen: list[Draw], seed: int, kind: s
     for row, draw, choice in zip(rows, chosen, together, strict=True):
         got = choice if isinstance(choice, TokenChoice) else str(choice)
         assert got == one_by_one(sampler, logits[row], draw)
+
+
+@given(st.lists(draws(), min_size=1, max_size=6), st.integers(0, 2**31))
+@settings(max_examples=200)
+def test_draws_that_a_form_checks_are_those_of_the_definition(
+    chosen: list[Draw], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    logits = (rng.standard_normal((8, VOCABULARY)) * 4).astype(np.float32)
+    chosen = [
+        draw if draw.mask is None else draw._replace(mask=None, form=MaskForm(draw.mask))
+        for draw in chosen
+    ]
+    rows = [int(r) for r in rng.integers(0, 8, len(chosen))]
+    together = RowsSampler().choose_rows(logits, rows, chosen)
+    for row, draw, choice in zip(rows, chosen, together, strict=True):
+        got = choice if isinstance(choice, TokenChoice) else str(choice)
+        assert got == one_by_one(Sampler(), logits[row], draw)
 
 
 @pytest.mark.parametrize("params", [

@@ -162,4 +162,4 @@ def _free_choice(matcher: Matcher | None, params: SamplingParams) -> FreeChoice 
         return None
     from pellucid.sampling.grammar import FreeChoice  # there already, as there is a matcher
 
-    return FreeChoice(matcher)
+    return FreeChoice(matcher, greedy=params.greedy)

@@ -12,7 +12,8 @@
 Tokens are ranked by score, equal scores by id, lower first: this settles every tie, in greedy
 choice, at the borders of top-k and top-p, and in the ranks of log-probabilities. The draw inverts
 the cumulative distribution of the tokens left, in the order of their ids; its uniform number is
-a function of (seed, position) alone.
+a function of (seed, position) alone. Where a grammar's mask is looked at only after the choice
+(`Draw.form`), what it refuses is drawn again, by another number of (seed, position).
 
 The order is vLLM's. A row is worked on by itself in float64, so neighbours cannot matter.
 """

@@ -16,7 +16,7 @@ _WEYL = 0x9E3779B9, 0xBB67AE85  # golden ratio and sqrt(3) - 1: the key moves on
 _ROUNDS = 10
 
 # The last counter word keeps the uses of one seed apart.
-_DRAW, _SAMPLE_SEED, _GUESS, _ACCEPT, _REST = range(5)
+_DRAW, _SAMPLE_SEED, _GUESS, _ACCEPT, _REST, _SECOND_SEED = range(6)
 USES: Final = {"draw": _DRAW, "guess": _GUESS, "accept": _ACCEPT, "rest": _REST}
 
 
@@ -50,6 +50,11 @@ def sample_seed(seed: int, index: int) -> int:
     """The seed of sample `index` of a request: the request's own for the first, so that asking
     for more samples never changes it."""
     return seed & _MASK64 if index == 0 else _words(seed, index, _SAMPLE_SEED)
+
+
+def second_seed(seed: int, position: int) -> int:
+    """The seed of another draw for the token at `position`, independent of the first."""
+    return _words(seed, position, _SECOND_SEED)
 
 
 def _words(seed: int, count: int, use: int) -> int:

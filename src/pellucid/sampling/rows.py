@@ -65,13 +65,20 @@ class RowsSampler(Sampler):
         """Chooses again with a mask where a choice is not allowed: in `tokens`. Returns draws that
         have their masks, for those that are still to be made."""
         checked, again = list(draws), []
-        for i, draw in enumerate(draws):
-            if tokens[i] >= 0 and draw.form is not None and not draw.form.allows(tokens[i]):
-                try:
-                    checked[i] = draw.masked()
-                    again.append(i)
-                except PellucidError:
-                    tokens[i] = -1  # said when it is asked for again
+        refused = [
+            (i, draw)
+            for i, draw in enumerate(draws)
+            if tokens[i] >= 0 and draw.form is not None and not draw.form.allows(tokens[i])
+        ]
+        for _, draw in refused[1:]:  # beside the first
+            if draw.form is not None:
+                draw.form.begin()
+        for i, draw in refused:
+            try:
+                checked[i] = draw.again()
+                again.append(i)
+            except PellucidError:
+                tokens[i] = -1  # said when it is asked for again
         if again:
             found = self._native(logits, [rows[i] for i in again], [checked[i] for i in again])
             for i, token in zip(again, found, strict=True):

@@ -14,7 +14,7 @@ from pellucid.core.params import SamplingParams
 from pellucid.sampling.filters import candidates
 from pellucid.sampling.history import History
 from pellucid.sampling.logprobs import describe
-from pellucid.sampling.random import uniform
+from pellucid.sampling.random import second_seed, uniform
 from pellucid.sampling.stages import Row, add_bias, apply_temperature, penalise
 
 Float32 = NDArray[np.float32]
@@ -24,6 +24,9 @@ class Form(Protocol):
     """Which tokens may be chosen, asked one by one or as a mask. Errors are `BadInput`."""
 
     def allows(self, token: int) -> bool: ...
+
+    def begin(self) -> None:
+        """The mask will be asked for: it may be computed meanwhile."""
 
     def mask(self) -> NDArray[np.uint32]: ...
 
@@ -35,8 +38,13 @@ class Draw(NamedTuple):
     would end the answer, banned until `params.min_tokens` are out. `mask`, uint32
     [ceil(vocabulary / 32)], has bit t % 32 of word t // 32 set where token t may be chosen; None:
     any may. `form` stands for a mask that is only looked at where the choice without it is not
-    allowed, which gives the same token where the likeliest is chosen and every score depends on its
-    own token alone (`may_be_checked_after`).
+    allowed (`may_be_checked_after` says for which parameters). What is then chosen with it is drawn
+    by another number.
+
+    So each token comes as often as if the mask had been there from the start. Where the likeliest
+    is chosen it is the same token. Where one is drawn, let p be the chances without the mask, and
+    P what the allowed tokens have of them together: token t comes with the chance
+    p(t) + (1 - P) p(t) / P = p(t) / P.
     """
 
     params: SamplingParams
@@ -50,6 +58,10 @@ class Draw(NamedTuple):
     def masked(self) -> Draw:
         """The same with its form as a mask. Raises `BadInput`."""
         return self if self.form is None else self._replace(mask=self.form.mask(), form=None)
+
+    def again(self) -> Draw:
+        """What is drawn where the form refused. Raises `BadInput`."""
+        return self.masked()._replace(seed=second_seed(self.seed, self.position))
 
 
 class Distribution(NamedTuple):
@@ -65,8 +77,10 @@ class Distribution(NamedTuple):
 
 
 def may_be_checked_after(params: SamplingParams) -> bool:
-    """Whether the first of the likeliest tokens, if allowed, is what a mask would leave first."""
-    return params.greedy and not params.logit_bias
+    """Whether a token that is chosen freely, if allowed, is one that a mask would have given: what
+    the others are may matter only by what they share of the whole."""
+    filters = params.min_p > 0.0 or params.top_k > 0 or params.top_p < 1.0
+    return not params.logit_bias and (params.greedy or not filters)
 
 
 class Sampler:
@@ -89,7 +103,7 @@ class Sampler:
         _check_scores(logits, draw.position)
         token = self._token(logits, draw)
         if draw.form is not None and not draw.form.allows(token):
-            token = self._token(logits, draw.masked())
+            token = self._token(logits, draw.again())
         return self.describe(logits, draw, token)
 
     def distribution(self, logits: Float32, draw: Draw) -> Distribution:

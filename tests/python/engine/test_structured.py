@@ -188,6 +188,30 @@ def test_a_free_choice_that_is_allowed_is_the_masked_one(
     check_free_choice(make_llm, monkeypatch)
 
 
+DRAWN: tuple[dict[str, Any], ...] = (
+    *({name: value for name, value in fields.items() if name != "logit_bias"} for fields in GREEDY),
+    {"structured_outputs": {"regex": "[ab ]*"}, "n": 3},
+    {"structured_outputs": {"regex": "[ab ]*"}, "top_p": 0.7},
+)
+
+
+def check_drawn_freely(make_llm: MakeLLM, monkeypatch: pytest.MonkeyPatch, **backend: Any) -> None:
+    """Drawn answers are the same whether masks are computed when needed or all in advance."""
+    params = [SamplingParams(max_tokens=30, seed=i, **fields) for i, fields in enumerate(DRAWN)]
+    prompts = [f"prompt {i} " for i in range(len(params))] * 2
+    free = make_llm(**backend).generate(prompts, params * 2)
+    accept = Matcher.accept
+    monkeypatch.setattr(Matcher, "accept", lambda self, token, *, ahead: accept(self, token))
+    masked = make_llm(**backend).generate(prompts, params * 2)
+    assert [output.outputs for output in free] == [output.outputs for output in masked]
+
+
+def test_masks_in_advance_change_no_drawn_answer(
+    make_llm: MakeLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_drawn_freely(make_llm, monkeypatch)
+
+
 def test_company_changes_no_answer(make_llm: MakeLLM) -> None:
     check_company(make_llm)
 

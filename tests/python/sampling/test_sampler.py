@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.params import SamplingParams
 from pellucid.sampling import Draw, History, Sampler, uniform
-from pellucid.sampling.sampler import invert
+from pellucid.sampling.sampler import invert, may_be_checked_after
 from tests.python.sampling import oracle
+from tests.python.sampling.forms import MaskForm
 
 VOCABULARY = 10
 ids = st.integers(0, VOCABULARY - 1)
@@ -216,3 +217,50 @@ def test_draws_from_a_nucleus_follow_what_is_left_of_the_distribution() -> None:
     assert np.flatnonzero(counts).tolist() == kept
     weights = np.exp(np.asarray(LOGITS)[kept])
     assert chi_square(counts[kept], weights / weights.sum()) < BORDER
+
+
+def test_draws_that_a_form_checks_follow_the_distribution_of_its_mask() -> None:
+    """With a mask from the start, or by it where the free draw is refused: equally often, and
+    tokens that are allowed come of the same numbers as without a form."""
+    allowed = np.array([0, 1, 3, 4, 5])
+    form = MaskForm(np.array([sum(1 << int(token) for token in allowed)], np.uint32))
+    free = make_draw(SamplingParams(temperature=0.8), seed=11)
+    counts = np.zeros(len(LOGITS))
+    n_draws, kept = 6000, 0
+    for position in range(n_draws):
+        draw = free._replace(position=position)
+        token, unchecked = choose(LOGITS, draw._replace(form=form)), choose(LOGITS, draw)
+        counts[token] += 1
+        if form.allows(unchecked):
+            assert token == unchecked
+            kept += 1
+    assert form.masks == n_draws - kept  # and no more of them
+    assert set(np.flatnonzero(counts)) == set(allowed)
+    weights = np.exp(np.asarray(LOGITS)[allowed] / 0.8)
+    assert chi_square(counts[allowed], weights / weights.sum()) < BORDER
+    # The first number, which says where the refused token lay, would not do for the second draw.
+    again = np.zeros(len(LOGITS))
+    for position in range(n_draws):
+        draw = free._replace(position=position)
+        token = choose(LOGITS, draw)
+        again[token if form.allows(token) else choose(LOGITS, draw._replace(mask=form.mask()))] += 1
+    assert chi_square(again[allowed], weights / weights.sum()) > BORDER
+
+
+@pytest.mark.parametrize(
+    ("fields", "may"),
+    [
+        ({}, True),
+        ({"temperature": 0, "top_p": 0.5}, True),
+        ({"repetition_penalty": 1.2, "min_tokens": 3}, True),
+        ({"top_p": 0.9}, False),
+        ({"top_k": 40}, False),
+        ({"min_p": 0.1}, False),
+        ({"logit_bias": {1: 100.0}}, False),
+        ({"temperature": 0, "logit_bias": {1: 100.0}}, False),
+    ],
+)
+def test_free_choices_are_for_scores_that_depend_on_their_own_token(
+    fields: dict[str, Any], may: bool
+) -> None:
+    assert may_be_checked_after(SamplingParams(**fields)) is may

@@ -4,7 +4,7 @@
    compiles it here, once for equal requests.
 2. `Grammar.start` gives each answer a `Matcher` of its own.
 3. `Matcher.mask` says which tokens may come next, as bits; `accept` takes the one that did, and
-   the next mask is computed in the background while the model's step runs. A greedy answer does
+   the next mask is computed in the background while the model's step runs. Most answers do
    without: `FreeChoice`.
 
 llguidance does the parsing (Earley over lazily built automata, and a trie of the vocabulary). It

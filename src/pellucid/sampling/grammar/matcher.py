@@ -116,6 +116,11 @@ class Matcher:
         self._n_tokens += 1
         self._finished = self._matcher.is_stopped()
         if ahead and not self._finished:
+            self.begin()
+
+    def begin(self) -> None:
+        """`mask` will be asked for: it is computed on another thread, if it is not there."""
+        if self._mask is None and self._pending is None:
             with contextlib.suppress(RuntimeError):  # threads that are gone: `mask` does it itself
                 self._pending = self._threads.submit(_compute, self._matcher, self._sets)
 

@@ -1,4 +1,4 @@
-"""Greedy choices without a mask: the same tokens, and few masks."""
+"""Choices without a mask: the same tokens, and few masks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def followed(
 ) -> list[int]:
     """Twenty greedy tokens; with the chance `liking` the scores are for what is allowed."""
     matcher, sampler, history = grammar.start(), Sampler(), History([])
-    choice = FreeChoice(matcher)
+    choice = FreeChoice(matcher, greedy=True)
     tokens: list[int] = []
     for _ in range(20):
         fine = [t for t in allowed(replayed(grammar, tokens)) if t not in tokenizer.eos_ids]
@@ -78,7 +78,7 @@ def test_where_choices_stand_no_mask_is_computed(
 
     monkeypatch.setattr(matchers, "_compute", refuse)
     matcher, row = grammar.start(), scores(Random(1), tokenizer, letters)
-    choice = FreeChoice(matcher)
+    choice = FreeChoice(matcher, greedy=True)
     for position in range(3):
         mask, form = choice.draw(True)
         draw = Draw(GREEDY, 0, position, History([]), (), mask, form)
@@ -95,7 +95,7 @@ def test_after_refusals_masks_are_computed_ahead_and_then_a_free_choice_is_tried
 ) -> None:
     grammar = compiler.compile(StructuredOutputs(regex="a{200}"))
     matcher = grammar.start()
-    choice = FreeChoice(matcher)
+    choice = FreeChoice(matcher, greedy=True)
     [a] = [t for t in range(256) if tokenizer.token_bytes(t) == b"a"]
     tried = []
     for position in range(60):
@@ -105,3 +105,44 @@ def test_after_refusals_masks_are_computed_ahead_and_then_a_free_choice_is_tried
             assert not form.allows(a + 1)
         matcher.accept(a, ahead=choice.ahead)
     assert tried == [0, 2, 6, 14, 30, 46]
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+@given(seed=st.integers(0, 1000), liking=st.sampled_from([0.0, 0.5, 1.0]))
+@settings(max_examples=15, deadline=None)
+def test_masks_at_hand_or_not_change_no_drawn_token(
+    compiler: GrammarCompiler, tokenizer: Tokenizer, ahead: bool, seed: int, liking: float
+) -> None:
+    grammar, drawing = compiler.compile(WORDS), SamplingParams(temperature=3.0)
+
+    def drawn(masks: bool | None) -> list[int]:
+        """With masks always, never or as it comes computed in advance."""
+        rng, matcher, history, tokens = Random(seed), grammar.start(), History([]), []
+        choice = FreeChoice(matcher, greedy=False)
+        for position in range(20):
+            fine = [t for t in allowed(replayed(grammar, tokens)) if t not in tokenizer.eos_ids]
+            row = scores(rng, tokenizer, fine if rng.random() < liking else [])
+            draw = Draw(drawing, seed, position, history, (), *choice.draw(True))
+            tokens.append(Sampler().choose(row, draw).token_id)
+            matcher.accept(tokens[-1], ahead=choice.ahead if masks is None else masks)
+            if matcher.finished:
+                break
+        return tokens
+
+    assert drawn(None) == drawn(ahead)
+
+
+def test_a_lone_refusal_of_a_drawn_token_computes_no_mask_ahead(
+    compiler: GrammarCompiler, tokenizer: Tokenizer
+) -> None:
+    [a] = [t for t in range(256) if tokenizer.token_bytes(t) == b"a"]
+    matcher = compiler.compile(StructuredOutputs(regex="a{200}")).start()
+    choice = FreeChoice(matcher, greedy=False)
+    ahead = []
+    for refused in (True, False, True, True, True, False, True):
+        _, form = choice.draw(True)
+        assert form is choice
+        assert choice.allows(a + 1 if refused else a) is not refused
+        matcher.accept(a, ahead=choice.ahead)
+        ahead.append(choice.ahead)
+    assert ahead == [False, False, False, True, True, False, False]
