@@ -26,7 +26,6 @@ from pellucid import LLM, SamplingParams
 from pellucid.hub import DEFAULT_MODEL, TerminalProgress, resolve
 
 DISTINCT = 40  # prompts; each is asked many times
-KEEP_ALIVE_S = 5.0
 UNDER_WAY = 16  # streams that have tokens out when the engine is killed
 
 

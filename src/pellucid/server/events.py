@@ -25,6 +25,8 @@ from pellucid.server.errors import ApiError
 DONE: Final = b"data: [DONE]\n\n"
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 
+_ON_TIME: Final = 0.8  # of the longest silence: what is sent then takes a while on a busy machine
+
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 logger = logging.getLogger("pellucid.server")
@@ -126,14 +128,20 @@ class EventStream(Response):
 
     async def _watch(self, send: Send) -> None:
         """Keeps an idle stream alive; returns when the client has stopped reading."""
+        silence_s = self._keep_alive_s * _ON_TIME
+        pause = silence_s
         while True:
-            await asyncio.sleep(min(self._keep_alive_s, self._stalled_client_s) / 2)
-            now = time.monotonic()
+            await asyncio.sleep(pause)
+            now, pause = time.monotonic(), silence_s
             if self._sending_since is not None:
-                if now - self._sending_since > self._stalled_client_s:
+                unread_s = now - self._sending_since
+                if unread_s >= self._stalled_client_s:
                     logger.warning("a client left its stream unread: its request is ended")
                     return
-            elif self._last_sent and now - self._last_sent >= self._keep_alive_s / 2:
+                pause = min(pause, self._stalled_client_s - unread_s)
+            elif now - self._last_sent < silence_s:
+                pause -= now - self._last_sent
+            elif self._last_sent:
                 await self._send(
                     send, {"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True}
                 )

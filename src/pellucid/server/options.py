@@ -117,7 +117,7 @@ OPTIONS: Final = (
     Option("engine_start_wait", "seconds", 15, "Of requests for an engine that is starting."),
     Option("engine_hang_timeout", "seconds", 300, "For one step; then the engine is killed."),
     Option("stalled_client_timeout", "seconds", 120, "For a client that reads nothing."),
-    Option("keep_alive_interval", "seconds", 5, "The longest silence of a stream.", low=0.1),
+    Option("keep_alive_interval", "seconds", 1, "The longest silence of a stream.", low=0.1),
     Option("shutdown_timeout", "seconds", 30, "For what runs, after SIGTERM or Ctrl-C.", low=0),
     Option("max_body_size", "size", 8 << 20, "Of one request.", "8 MiB"),
     Option("max_prompts", "count", 256, "Prompts of one request."),

@@ -55,7 +55,7 @@ class Settings:
     api_keys: Sequence[str] = ()
     allowed_origins: Sequence[str] = ()
     limits: RequestLimits = field(default_factory=RequestLimits)
-    keep_alive_s: float = 5.0
+    keep_alive_s: float = 1.0
     stalled_client_s: float = 120.0
     guard: GuardLimits = field(default_factory=GuardLimits)
     access_log: bool = False

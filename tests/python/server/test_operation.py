@@ -136,18 +136,23 @@ def test_a_killed_engine_and_an_orderly_end(serve: Callable[..., Served]) -> Non
     alone = served.http.post("/v1/completions", json=LONG).json()["choices"][0]["text"]
 
     engine = served.engine()
-    os.kill(engine, signal.SIGSTOP)
-    begun = [stream(served) for _ in range(6)]
-    until(lambda: served.begun() == 7)
-    os.kill(engine, signal.SIGKILL)
-    for thread, answers in begun:
+    ask = {**LONG, "stream": True}
+    with httpx.stream("POST", f"{served.url}/v1/completions", json=ask, timeout=120) as begun:
+        lines = begun.iter_lines()
+        assert next(lines).startswith("data: ")  # it has begun, and the rest of it is not out
+        os.kill(engine, signal.SIGSTOP)
+        waiting = [stream(served) for _ in range(6)]
+        until(lambda: served.begun() == 8)
+        os.kill(engine, signal.SIGKILL)
+        events = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+    error = json.loads(events[-2])["error"]
+    assert error["code"] == "engine_unavailable"
+    assert "SIGKILL" in error["message"]
+    assert events[-1] == "[DONE]"
+    for thread, answers in waiting:  # nothing of them was out: the next engine answers them
         thread.join(120)
-        events = events_of(answers[0])
-        error = json.loads(events[-2])["error"]
-        assert error["code"] == "engine_unavailable"
-        assert "SIGKILL" in error["message"]
-        assert events[-1] == "[DONE]"
-    until(lambda: served.http.get("/health").status_code == 200)
+        assert texts_of(answers[0]) == alone
+    assert served.http.get("/health").status_code == 200
     assert served.said("the engine process was ended by signal 9")["level"] == "error"
     assert served.engine() != engine
     again = served.http.post("/v1/completions", json=LONG)
@@ -157,7 +162,7 @@ def test_a_killed_engine_and_an_orderly_end(serve: Callable[..., Served]) -> Non
     held = served.engine()
     os.kill(held, signal.SIGSTOP)
     thread, answers = stream(served)
-    until(lambda: served.begun() == 9)
+    until(lambda: served.begun() == 10)
     served.process.send_signal(signal.SIGTERM)
     served.said("shutting down")
     until(lambda: not can_connect(served.url))

@@ -11,18 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from pellucid.core.errors import BadInput, PellucidError
+from pellucid.core.errors import BadInput
 from pellucid.core.logs import LogForm
 from pellucid.core.outputs import EmbeddingOutput
 from pellucid.core.params import SamplingParams
 from pellucid.core.record import MachineRecord, PageMap
-from pellucid.engine.async_stream import Arrivals, AsyncStream, Letter
+from pellucid.engine.async_stream import AsyncStream
 from pellucid.engine.client import Messages, ModelInfo, Options, Prompt, is_short
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.frontend import Frontend
 from pellucid.engine.likelihoods import Entries
 from pellucid.engine.loading import open_text, tokens_of
-from pellucid.engine.process.connection import Connection
+from pellucid.engine.process.errand import Errand
 from pellucid.engine.process.host import Opening
 from pellucid.engine.process.supervisor import Patience, Supervisor
 from pellucid.engine.records import Cursor, EngineAbout, Records
@@ -52,7 +52,7 @@ class ProcessClient:
         self._front = front
         self._abort_s = abort_s
         self._machine: MachineRecord | None = None
-        self._channels: dict[str, tuple[Connection, int]] = {}
+        self._errands: dict[str, Errand] = {}
 
     @classmethod
     async def start(
@@ -106,10 +106,9 @@ class ProcessClient:
         request = prepare() if is_short(prompt) else await asyncio.to_thread(prepare)
         if request.params.structured_outputs is not None:  # compiled where it is used
             await self._call("check_grammar", asked=request.params.structured_outputs)
-        connection = await self._supervisor.connection()
-        if request.id in self._channels:
+        if request.id in self._errands:
             raise BadInput(f"request_id {request.id!r} is taken by a request that is running")
-        return self._start(request, connection)
+        return self._start(request)
 
     async def prompt_logprobs(
         self, token_ids: Sequence[int], count: int = 0, *, cache_salt: str | bytes | None = None
@@ -138,12 +137,9 @@ class ProcessClient:
         return replace(output, prompt=text.text)
 
     async def abort(self, request_id: str) -> None:
-        found = self._channels.get(request_id)
-        if found is not None:
-            connection, channel = found
-            connection.cut(channel, listening=True)
-            give_up = functools.partial(connection.give_up, channel)
-            asyncio.get_running_loop().call_later(self._abort_s, give_up)
+        errand = self._errands.get(request_id)
+        if errand is not None:
+            errand.abort(self._abort_s)
 
     async def stats(self) -> EngineStats:
         return await self._supervisor.present().stats()
@@ -192,36 +188,22 @@ class ProcessClient:
         checked = self._front.prompt(prompt, layout, parse_special)
         return self._front.request(checked, params, with_grammar=False, **options)
 
-    def _start(self, request: Request, connection: Connection) -> AsyncStream:
-        arrivals = _Arrivals(functools.partial(self._channels.pop, request.id, None))
-        channel = connection.add(request, arrivals)
-        if not arrivals.ended:
-            self._channels[request.id] = connection, channel
+    def _start(self, request: Request) -> AsyncStream:
+        def forget() -> None:
+            self._errands.pop(request.id, None)
 
         def end() -> None:
-            self._channels.pop(request.id, None)
-            connection.cut(channel)
+            forget()
+            errand.cut()
 
-        return AsyncStream(request, arrivals, end)
+        errand = Errand(request, self._supervisor, forget)
+        self._errands[request.id] = errand
+        errand.start()
+        return AsyncStream(request, errand.arrivals, end)
 
     async def _call(self, method: str, **arguments: Any) -> Any:
         connection = await self._supervisor.connection()
         return await connection.call(method, arguments)
-
-
-class _Arrivals(Arrivals):
-    """Calls `on_end` with the last letter."""
-
-    def __init__(self, on_end: Callable[[], object]) -> None:
-        super().__init__()
-        self.ended = False
-        self._on_end = on_end
-
-    def receive(self, letter: Letter) -> None:
-        super().receive(letter)
-        if isinstance(letter, PellucidError) or letter.metrics is not None:
-            self.ended = True
-            self._on_end()
 
 
 def _open_text(path: Path) -> tuple[Tokenizer, ChatTemplates]:

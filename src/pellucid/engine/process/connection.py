@@ -7,7 +7,9 @@ import itertools
 import logging
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
@@ -25,6 +27,7 @@ from pellucid.engine.stats import EngineStats
 logger = logging.getLogger("pellucid.engine")
 
 _REAPING_S = 5.0  # that a child may take to end once its socket has
+_EXPLAINING_S = 0.25  # that those who wait may be kept waiting to be told why
 
 
 class Receiver(Protocol):
@@ -32,19 +35,22 @@ class Receiver(Protocol):
 
     def receive(self, letter: Letter) -> None: ...
 
+    def lost(self, error: PellucidError) -> None:
+        """There will be no letters, since there is no child any more."""
+
 
 class Connection(asyncio.Protocol):
     """A child process, and what waits for it. Belongs to one event loop.
 
     `ended` is set when the child is gone, `reason` says how. Every receiver and every call that was
-    waiting has been given an error by then.
+    waiting has been told by then.
     """
 
     process: subprocess.Popen[bytes]
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self.ended = asyncio.Event()
-        self.reason = ""
+        self.reason = "the engine process has ended"
         self._ready: asyncio.Future[ModelInfo] = asyncio.get_running_loop().create_future()
         self._note = note
         self._frames = Frames()
@@ -75,19 +81,25 @@ class Connection(asyncio.Protocol):
             raise
 
     @property
+    def is_open(self) -> bool:
+        """Whether requests can be added."""
+        return not (self.ended.is_set() or self._closing)
+
+    @property
     def busy(self) -> bool:
         """Whether a request is under way."""
         return bool(self._receivers)
 
-    def add(self, request: Request, receiver: Receiver) -> int:
-        """Have `request` answered. Returns its channel."""
+    def add(self, request: Request, receiver: Receiver) -> int | None:
+        """Have `request` answered. Returns its channel; None, and `receiver` is told, if the child
+        is gone."""
+        if not self.is_open:
+            receiver.lost(Unavailable("the engine process has ended: ask again"))
+            return None
         channel = next(self._channels)
-        if self.ended.is_set() or self._closing:
-            receiver.receive(Unavailable("the engine process has ended: ask again"))
-        else:
-            self._receivers[channel] = receiver
-            # Over there an id is free a step after its request was cut: ours are free at once.
-            self._send(("add", channel, replace(request, id=_id_there(request.id, channel))))
+        self._receivers[channel] = receiver
+        # Over there an id is free a step after its request was cut: ours are free at once.
+        self._send(("add", channel, replace(request, id=_id_there(request.id, channel))))
         return channel
 
     def cut(self, channel: int, *, listening: bool = False) -> None:
@@ -135,7 +147,7 @@ class Connection(asyncio.Protocol):
         await self.ended.wait()
 
     async def _ask(self, kind: str, *arguments: Any) -> Any:
-        if self.ended.is_set():
+        if not self.is_open:
             raise Unavailable("the engine process has ended: ask again")
         channel = next(self._channels)
         reply = asyncio.get_running_loop().create_future()
@@ -161,6 +173,7 @@ class Connection(asyncio.Protocol):
                 self._hear(*message)
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._closing = True  # whoever comes now is told at once
         task = asyncio.get_running_loop().create_task(self._bury())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -200,18 +213,24 @@ class Connection(asyncio.Protocol):
 
     async def _bury(self) -> None:
         """The socket has ended: see to it that the process has too, and tell everybody."""
-        reason = await asyncio.to_thread(_reap, self.process)
-        error = Unavailable(f"{reason}: ask again")
-        for receiver in list(self._receivers.values()):
-            receiver.receive(error)
-        self._receivers.clear()
+        reaping = asyncio.wrap_future(_reaped(self.process))
+        done, _ = await asyncio.wait([reaping], timeout=_EXPLAINING_S)
+        if done:
+            self.reason = await reaping
+        self._tell_all()
+        self.reason = await reaping
+        if not self._ready.done():
+            self._ready.set_exception(PellucidError(f"{self.reason} before it was ready"))
+        self.ended.set()
+
+    def _tell_all(self) -> None:
+        error = Unavailable(f"{self.reason}: ask again")
+        receivers, self._receivers = self._receivers, {}
+        for receiver in receivers.values():
+            receiver.lost(error)
         for reply in list(self._replies.values()):
             if not reply.done():
                 reply.set_exception(error)
-        if not self._ready.done():
-            self._ready.set_exception(PellucidError(f"{reason} before it was ready"))
-        self.reason = reason
-        self.ended.set()
 
 
 def _id_there(name: str, channel: int) -> str:
@@ -222,6 +241,15 @@ def _id_there(name: str, channel: int) -> str:
 def _own_id(name: str) -> str:
     """What a request that the child calls `name` is called here."""
     return name.rpartition("#")[0]
+
+
+def _reaped(process: subprocess.Popen[bytes]) -> Future[str]:
+    """What `_reap` will say; in a thread of its own, since those that are shared may be busy."""
+    found: Future[str] = Future()
+    threading.Thread(
+        target=lambda: found.set_result(_reap(process)), name="pellucid-reaper", daemon=True
+    ).start()
+    return found
 
 
 def _reap(process: subprocess.Popen[bytes]) -> str:

@@ -63,15 +63,18 @@ class Supervisor:
 
     async def connection(self) -> Connection:
         """The child that serves, waited for. Raises `PellucidError` if there is none in time."""
+        self._notice_end()
         if not self._serving.is_set() and not self._closed:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._serving.wait(), self._patience.start_wait_s)
         return self.present()
 
     def present(self) -> Connection:
-        """The child that serves now. Raises `PellucidError` if there is none."""
+        """The child that serves now. Raises `Unavailable` if there is none, `BadInput` if there
+        will be none."""
         if self._closed:
             raise BadInput("this engine is closed: make another one")
+        self._notice_end()
         if not self._serving.is_set() or self._connection is None:
             raise self._why
         return self._connection
@@ -93,6 +96,13 @@ class Supervisor:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._connection is not None:
             await self._connection.close()
+
+    def _notice_end(self) -> None:
+        """A child that has left is none, even before `_keep` has woken up."""
+        connection = self._connection
+        if self._serving.is_set() and connection is not None and not connection.is_open:
+            self._serving.clear()
+            self._why = Unavailable(f"{connection.reason}, and is being started again")
 
     async def _keep(self) -> None:
         pause = 0.0

@@ -172,9 +172,9 @@ def test_a_killed_engine_is_told_and_started_again(engine: Engine, llm: LLM) -> 
             with pytest.raises(PellucidError, match=r"signal 9 \(SIGKILL\).*ask again"):
                 async for _ in stream:
                     pass
-        await asyncio.gather(call, return_exceptions=True)
         with pytest.raises(PellucidError, match="SIGKILL"):
             await client.check_health()
+        await asyncio.gather(call, return_exceptions=True)
         # A request that comes meanwhile waits for the engine that is starting.
         again = await client.stream("hello", PARAMS)
         async for _ in again:
@@ -183,6 +183,48 @@ def test_a_killed_engine_is_told_and_started_again(engine: Engine, llm: LLM) -> 
         await client.check_health()
         assert client.restarts == 1
         assert await client.process_id() != killed
+
+    engine.run(scene(engine.client))
+
+
+def test_what_has_not_begun_outlives_its_engine(engine: Engine, llm: LLM) -> None:
+    async def scene(client: ProcessClient) -> None:
+        os.kill(await client.process_id(), signal.SIGSTOP)  # so that nothing begins
+        kept = [await client.stream("hello", replace(LONG, seed=i, temperature=1)) for i in (1, 2)]
+        left, aborted = [await client.stream("hello", LONG, request_id=name) for name in "la"]
+        reading = asyncio.create_task(anext(left))
+        before = client.restarts
+        os.kill(await client.process_id(), signal.SIGKILL)
+        while client.restarts == before:
+            await asyncio.sleep(0.001)
+        reading.cancel()  # while the next engine is starting
+        await client.abort("a")
+        with pytest.raises(PellucidError, match="being started again"):
+            await anext(aborted)
+        await asyncio.gather(reading, return_exceptions=True)
+        for i, stream in enumerate(kept, 1):
+            async for _ in stream:
+                pass
+            expected = llm.generate("hello", replace(LONG, seed=i, temperature=1))[0]
+            assert stream.output().outputs == expected.outputs
+        await at_rest(client)
+
+    engine.run(scene(engine.client))
+
+
+def test_a_request_that_two_engines_died_of_is_not_asked_a_third_time(engine: Engine) -> None:
+    async def scene(client: ProcessClient) -> None:
+        os.kill(await client.process_id(), signal.SIGSTOP)
+        stream = await client.stream("hello", LONG)
+        os.kill(await client.process_id(), signal.SIGKILL)
+        before = client.restarts
+        while client.restarts == before:
+            await asyncio.sleep(0.01)
+        connection = await client._supervisor.connection()
+        os.kill(connection.process.pid, signal.SIGKILL)
+        with pytest.raises(PellucidError, match="ask again"):
+            async for _ in stream:
+                pass
 
     engine.run(scene(engine.client))
 
