@@ -8,12 +8,14 @@ Activations are counted as float32, though caches may keep them from memory alto
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from pellucid.core.cost import Cost
 from pellucid.core.spec import LayerSpec
 from pellucid.costs.kv import kv_bytes_per_token_of_layer
 
 _FLOAT = 4
+_kv_bytes_per_token_of_layer = lru_cache(maxsize=256)(kv_bytes_per_token_of_layer)
 
 
 def linear(rows: int, n_in: int, n_out: int, weight_bytes: int) -> Cost:
@@ -66,7 +68,7 @@ def attention(
     A row at position p sees p + 1 positions, or the layer's window of them. The span's own keys
     and values are written; every one that any of its rows sees is read once.
     """
-    per_position = kv_bytes_per_token_of_layer(layer, kv_dtype, kv_lanes)
+    per_position = _kv_bytes_per_token_of_layer(layer, kv_dtype, kv_lanes)
     width = layer.n_heads * layer.head_dim
     window = layer.window
     visible = seen = rows = 0

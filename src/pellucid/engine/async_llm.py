@@ -295,13 +295,13 @@ class AsyncLLM:
         """What runs, what waits, and what was done so far."""
         return self._engine.stats()
 
-    def records(self, cursor: Cursor = BEGINNING, stamps: bool = False) -> Records:
+    def records(self, cursor: Cursor = BEGINNING, stamps_every: float | None = None) -> Records:
         """What was recorded since `cursor`, the one that the last call gave; from any thread.
 
-        Whoever asks at least once a second counts as watching: steps then tell more, and with
-        `stamps` how long each part of the forward pass took.
+        Whoever asks at least once a second counts as watching: steps then tell more, and one in
+        `stamps_every` seconds (0: each) how long the parts of its forward pass took.
         """
-        return read_records(self._engine, cursor, stamps=stamps)
+        return read_records(self._engine, cursor, stamps_every)
 
     def about(self) -> EngineAbout:
         """What the engine is: its model, limits, cache and memory."""

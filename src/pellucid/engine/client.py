@@ -132,9 +132,9 @@ class EngineClient(Protocol):
 
     async def stats(self) -> EngineStats: ...
 
-    async def records(self, cursor: Cursor, stamps: bool = False) -> Records:
-        """What the engine recorded since `cursor`, by the ids that requests have here. `stamps`:
-        have the parts of forward passes timed from now on."""
+    async def records(self, cursor: Cursor, stamps_every: float | None = None) -> Records:
+        """What the engine recorded since `cursor`, by the ids that requests have here. Have the
+        parts of a forward pass timed in `stamps_every` seconds from now on (0: of all)."""
 
     async def about(self) -> EngineAbout: ...
 
@@ -222,8 +222,8 @@ class LocalClient:
     async def stats(self) -> EngineStats:
         return self._llm.stats()
 
-    async def records(self, cursor: Cursor, stamps: bool = False) -> Records:
-        return self._llm.records(cursor, stamps)
+    async def records(self, cursor: Cursor, stamps_every: float | None = None) -> Records:
+        return self._llm.records(cursor, stamps_every)
 
     async def chances(
         self, prompt: tuple[int, ...], answer: tuple[int, ...], top: int, salt: bytes

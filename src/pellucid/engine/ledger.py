@@ -77,7 +77,13 @@ class Entry:
 
     def record(self, costs: StepCosts) -> StepRecord:
         """The step's record; `costs` are the model's."""
-        spans = tuple([SpanRecord.of(span) for span in self.spans])
+        new = tuple.__new__  # as the scheduler makes spans
+        spans = tuple(
+            [
+                new(SpanRecord, (sequence, start, len(tokens), n_logits))
+                for sequence, start, tokens, _, n_logits in self.spans
+            ]
+        )
         return StepRecord(
             self.number,
             self.start,
@@ -120,6 +126,7 @@ class Ledger:
         self._entries: deque[Entry] = deque(maxlen=KEPT)
         self._subscribers: list[Subscriber] = []
         self._watched_until = self._stamped_until = 0.0
+        self._stamped_every = self._stamped_last = 0.0
         self.stages: tuple[Stage, ...] = ()
         """What the stamps of the last steps are of; `stages_number` tells one from the next."""
         self.stages_number = 0
@@ -144,12 +151,13 @@ class Ledger:
         self._subscribers.append(subscriber)
         return lambda: self._drop(subscriber)
 
-    def watch(self, seconds: float, *, stamps: bool = False) -> None:
-        """Somebody looks: from any thread, for so many seconds from now. `stamps`: at the parts of
-        forward passes too."""
+    def watch(self, seconds: float, *, stamps_every: float | None = None) -> None:
+        """Somebody looks: from any thread, for so many seconds from now; at the parts of a forward
+        pass in each `stamps_every` seconds too (0: of all), unless that is None."""
         until = time.monotonic() + seconds
         self._watched_until = max(self._watched_until, until)
-        if stamps:
+        if stamps_every is not None:
+            self._stamped_every = stamps_every
             self._stamped_until = max(self._stamped_until, until)
 
     def is_watched(self, now: float) -> bool:
@@ -158,12 +166,14 @@ class Ledger:
 
     def wants_stamps(self, now: float) -> bool:
         """Whether a step that starts `now` is to time the parts of its forward pass."""
-        return now < self._stamped_until
+        return now < self._stamped_until and now >= self._stamped_last + self._stamped_every
 
     def enter(self, entry: Entry) -> None:
         """A step is done."""
-        if entry.stamps is not None and entry.stamps[0] is not self.stages:
-            self.stages, self.stages_number = entry.stamps[0], self.stages_number + 1
+        if entry.stamps is not None:
+            self._stamped_last = entry.start
+            if entry.stamps[0] is not self.stages:
+                self.stages, self.stages_number = entry.stamps[0], self.stages_number + 1
         self._entries.append(entry)
         self.steps += 1
         positions = sum([len(span.tokens) for span in entry.spans])

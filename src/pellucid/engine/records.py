@@ -78,11 +78,11 @@ class EngineAbout:
     """Its peaks, if they were measured."""
 
 
-def read_records(engine: Engine, cursor: Cursor, *, stamps: bool = False) -> Records:
-    """What was recorded since `cursor`; from any thread. `stamps`: have steps time the parts of
-    their forward passes from now on."""
+def read_records(engine: Engine, cursor: Cursor, stamps_every: float | None = None) -> Records:
+    """What was recorded since `cursor`; from any thread. `stamps_every`: have a step in so many
+    seconds time the parts of its forward pass from now on (0: every step)."""
     ledger = engine.ledger
-    ledger.watch(_ATTENTION_S, stamps=stamps)
+    ledger.watch(_ATTENTION_S, stamps_every=stamps_every)
     if cursor.epoch != ledger.epoch:
         cursor = Cursor(ledger.epoch)
     number = ledger.stages_number  # before what is of it, so that it is never too new

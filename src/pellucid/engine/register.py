@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
+from time import monotonic
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from pellucid.core.record import RequestRecord
 
 KEPT: Final = 512  # requests that have ended
 _TOLD: Final = 1024  # changes that one reading gives at the most
+_RUNNING_EVERY_S: Final = 0.25  # that those which only grow are told
 
 Item = TypeVar("Item")
 
 
 class Marks(NamedTuple):
-    """How far a reader has read."""
+    """How far a reader has read, and when (seconds of `time.monotonic`) it was told what runs."""
 
     changes: int = 0
     ends: int = 0
+    running_told: float = -_RUNNING_EVERY_S
 
 
 class Told(NamedTuple):
@@ -63,11 +66,14 @@ class Register:
         self._started.pop(request, None)
         self._ended.append((self.ends, request.record()))
 
-    def read(self, since: Marks) -> Told:
-        """What changed since the `next` marks of an earlier reading, and whatever runs."""
-        marks = Marks(self.changes, self.ends)
+    def read(self, since: Marks, now: float | None = None) -> Told:
+        """What changed since the `next` marks of an earlier reading, and four times a second
+        whatever runs: it has grown."""
+        now = monotonic() if now is None else now
+        growing = now - since.running_told >= _RUNNING_EVERY_S
+        marks = Marks(self.changes, self.ends, now if growing else since.running_told)
         recent = _whole(lambda: list(islice(reversed(self._live.items()), _TOLD)))
-        running = _whole(lambda: list(self._started))
+        running = _whole(lambda: list(self._started)) if growing else []
         ended = [pair for pair in _whole(lambda: list(self._ended)) if pair[0] > since.ends]
         live = [known for known, change in recent if change > since.changes]
         left_out = ended[0][0] - since.ends - 1 if ended else 0

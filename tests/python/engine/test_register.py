@@ -20,22 +20,27 @@ def names(records: list[RequestRecord]) -> list[str]:
     return [record.id for record in records]
 
 
-def test_changes_are_told_once_and_what_runs_always() -> None:
+def test_changes_are_told_once_and_what_runs_four_times_a_second() -> None:
     register = Register()
     a, b, c = map(Known, "abc")
     for known in a, b, c:
         register.changed(known)
-    told = register.read(Marks())
+    told = register.read(Marks(), 0.0)
     assert names(told.records) == ["a", "b", "c"]
-    assert names(register.read(told.next).records) == []
+    assert names(register.read(told.next, 0.1).records) == []
     register.changed(a)  # it began
-    told = register.read(told.next)
+    told = register.read(told.next, 0.125)
     assert names(told.records) == ["a"]
-    assert names(register.read(told.next).records) == ["a"]
+    told = register.read(told.next, 0.1875)
+    assert names(told.records) == []
+    told = register.read(told.next, 0.25)
+    assert names(told.records) == ["a"]
+    assert names(register.read(told.next, 0.375).records) == []
+    assert names(register.read(told.next, 0.5).records) == ["a"]
     register.ended(a)
-    told = register.read(told.next)
+    told = register.read(told.next, 0.5)
     assert names(told.records) == ["a"]
-    assert names(register.read(told.next).records) == []
+    assert names(register.read(told.next, 1.0).records) == []
 
 
 def test_what_was_too_much_is_counted() -> None:

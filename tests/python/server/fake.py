@@ -227,7 +227,7 @@ class FakeClient:
         counts["accepted_at"] = counts["step_sizes"] = ()
         return EngineStats(**counts)
 
-    async def records(self, cursor: Cursor, stamps: bool = False) -> Records:
+    async def records(self, cursor: Cursor, stamps_every: float | None = None) -> Records:
         """There is no engine that records anything."""
         raise Unavailable("there is no engine")
 

@@ -144,8 +144,8 @@ class ProcessClient:
     async def stats(self) -> EngineStats:
         return await self._supervisor.present().stats()
 
-    async def records(self, cursor: Cursor, stamps: bool = False) -> Records:
-        return await self._supervisor.present().records(cursor, stamps)
+    async def records(self, cursor: Cursor, stamps_every: float | None = None) -> Records:
+        return await self._supervisor.present().records(cursor, stamps_every)
 
     async def chances(
         self, prompt: tuple[int, ...], answer: tuple[int, ...], top: int, salt: bytes

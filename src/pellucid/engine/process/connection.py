@@ -19,7 +19,7 @@ from pellucid.engine.client import ModelInfo
 from pellucid.engine.process.frames import Frames, pack
 from pellucid.engine.process.host import ENGINE_FAILED, Opening
 from pellucid.engine.process.launch import launch
-from pellucid.engine.process.letters import Failure, Fields, increment_of
+from pellucid.engine.process.letters import Failure, Fields, increment_of, records_of
 from pellucid.engine.records import Cursor, EngineAbout, Records
 from pellucid.engine.request import Request
 from pellucid.engine.stats import EngineStats
@@ -122,13 +122,8 @@ class Connection(asyncio.Protocol):
         stats: EngineStats = await self._ask("stats")
         return stats
 
-    async def records(self, cursor: Cursor, stamps: bool) -> Records:
-        records: Records = await self._ask("records", cursor, stamps)
-        for place, request in enumerate(records.requests):
-            records.requests[place] = replace(request, id=_own_id(request.id))
-        for step in records.steps:
-            step.waiting = tuple([(_own_id(name), why) for name, why in step.waiting])
-        return records
+    async def records(self, cursor: Cursor, stamps_every: float | None) -> Records:
+        return records_of(await self._ask("records", cursor, stamps_every), _own_id)
 
     async def about(self) -> EngineAbout:
         about: EngineAbout = await self._ask("about")

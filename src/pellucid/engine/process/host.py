@@ -22,7 +22,7 @@ from pellucid.core.logs import LogForm, log_to_stderr
 from pellucid.engine.async_llm import AsyncLLM
 from pellucid.engine.client import LocalClient
 from pellucid.engine.process.frames import read_frame
-from pellucid.engine.process.letters import Failure
+from pellucid.engine.process.letters import Failure, told_of
 from pellucid.engine.process.rest import at_rest
 from pellucid.engine.process.wire import Channel, Postbag, Wire
 from pellucid.engine.request import Request
@@ -84,7 +84,7 @@ def _open(opening: Opening, wire: Wire) -> Host | None:
 
 class Host:
     """Does what messages ask: ("add", channel, request), ("cut", channel), ("stats", channel),
-    ("records", channel, cursor, stamps), ("about", channel), and
+    ("records", channel, cursor, stamps_every), ("about", channel), and
     ("call", channel, method, arguments)."""
 
     def __init__(self, llm: AsyncLLM, wire: Wire) -> None:
@@ -106,7 +106,7 @@ class Host:
             case "stats":
                 self._reply(channel, self._llm.stats())
             case "records":
-                self._reply(channel, self._llm.records(*rest))
+                self._reply(channel, told_of(self._llm.records(*rest)))
             case "about":
                 self._reply(channel, self._llm.about())
             case "call":

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any
 
 from pellucid.core import errors
+from pellucid.core.cost import Cost
 from pellucid.core.errors import PellucidError
 from pellucid.core.outputs import Increment
+from pellucid.core.record import (
+    Owned,
+    PageChanges,
+    PageCounts,
+    Phases,
+    RequestRecord,
+    RoundRecord,
+    SpanRecord,
+    StepRecord,
+    Turn,
+)
+from pellucid.engine.records import Records
+from pellucid.engine.stats import EngineStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,5 +66,80 @@ def fields_of(increment: Increment) -> Fields:
     )
 
 
-def increment_of(fields: Fields) -> Increment:
-    return Increment(*fields)
+def increment_of(told: Fields) -> Increment:
+    return Increment(*told)
+
+
+def told_of(records: Records) -> Fields:
+    """Records as plain tuples, whose types are known to both sides."""
+    return (
+        [_step_fields(step) for step in records.steps],
+        [_request_fields(request) for request in records.requests],
+        _stats_fields(records.stats),
+        records.dropped,
+        records.cursor,
+        records.stages,
+    )
+
+
+def records_of(told: Fields, name_of: Callable[[str], str]) -> Records:
+    """The records again; `name_of` says what a request of that id is called here."""
+    steps, requests, stats, dropped, cursor, stages = told
+    return Records(
+        [_step_of(step, name_of) for step in steps],
+        [RequestRecord(name_of(name), *rest) for name, *rest in requests],
+        EngineStats(*stats),
+        dropped,
+        cursor,
+        stages,
+    )
+
+
+_request_fields = attrgetter(*(each.name for each in fields(RequestRecord)))
+_stats_fields = attrgetter(*(each.name for each in fields(EngineStats)))
+_cost_fields = attrgetter(*(each.name for each in fields(Cost)))
+_change_fields = attrgetter(*(each.name for each in fields(PageChanges)))
+
+
+def _step_fields(step: StepRecord) -> Fields:
+    changes = step.changes
+    return (
+        step.number,
+        step.start,
+        tuple(step.seconds),
+        [tuple(span) for span in step.spans],
+        _cost_fields(step.cost),
+        _change_fields(changes)[:-1],
+        [tuple(owned) for owned in changes.owned],
+        step.tokens,
+        step.n_running,
+        step.n_waiting,
+        tuple(step.pages),
+        step.waiting,
+        [tuple(one) for one in step.rounds],
+        step.stamps,
+        None if step.turn is None else tuple(step.turn),
+    )
+
+
+def _step_of(told: Fields, name_of: Callable[[str], str]) -> StepRecord:
+    (
+        number, start, seconds, spans, cost, changes, owned, tokens, running, waiting, pages, why,
+        rounds, stamps, turn,
+    ) = told  # fmt: skip
+    return StepRecord(
+        number,
+        start,
+        Phases(*seconds),
+        tuple(map(SpanRecord._make, spans)),
+        Cost(*cost),
+        PageChanges(*(*changes, [Owned(*one) for one in owned])),
+        tokens,
+        running,
+        waiting,
+        PageCounts(*pages),
+        tuple([(name_of(name), reason) for name, reason in why]),
+        tuple([RoundRecord(*one) for one in rounds]),
+        stamps,
+        None if turn is None else Turn(*turn),
+    )

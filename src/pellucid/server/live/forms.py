@@ -2,53 +2,58 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any, Protocol
+from json.encoder import encode_basestring as json_text
+from typing import Any, Final, Protocol
 
-from pellucid.core.record import RequestRecord, SpanRecord, StepRecord
+from pellucid.core.record import RequestRecord, RoundRecord, SpanRecord, StepRecord
 from pellucid.scheduling import Limits
 from pellucid.server.live.checks import check_step
 from pellucid.server.live.journeys import Journey
 
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 
 class Names(Protocol):
-    """Who a sequence belongs to."""
+    """Who sequences belong to."""
 
     def of(self, sequence: int) -> RequestRecord | None: ...
 
+    def head(self, sequence: int) -> str:
+        """The beginning of what is said of a sequence: its request and itself."""
 
-def step_json(record: StepRecord, names: Names, limits: Limits, *, ids: bool) -> dict[str, Any]:
+
+def head(sequence: int, request: RequestRecord | None) -> str:
+    """The beginning of what is said of a sequence of a request."""
+    name = "null" if request is None else json_text(request.id)
+    return f'{{"request":{name},"sequence":{sequence}'
+
+
+def step_json(record: StepRecord, names: Names, limits: Limits, *, ids: bool) -> bytes:
     """A step; `limits` are the engine's. `ids`: of tokens, which are somebody's text."""
-    return {
-        "id": record.number,
-        "start": record.start,
-        "ms": _milliseconds(record),
-        "batch": [_span(span, names) for span in record.spans],
-        "pages": _pages(record),
-        "tokens": [
-            {"request": _name(sequence, names), "sequence": sequence, "id": token if ids else None}
+    # Written out: of a step of 8 sequences in a third of the time that objects and an encoder take.
+    cost, heads = record.cost, names.head
+    batch = ",".join([_span(span, names) for span in record.spans])
+    tokens = ",".join(
+        [
+            f'{heads(sequence)},"id":{token if ids else "null"}}}'
             for sequence, tokens in record.tokens.items()
             for token in tokens
-        ],
-        "drafts": [
-            {
-                "request": _name(one.sequence, names),
-                "sequence": one.sequence,
-                "guessed": one.draft if ids else [None] * len(one.draft),
-                "accepted": one.n_accepted,
-            }
-            for one in record.rounds
-        ],
-        "cost": asdict(record.cost),
-        "budget": {"tokens": limits.max_num_batched_tokens, "sequences": limits.max_num_seqs},
-        "queue": {
-            "running": record.n_running,
-            "waiting": record.n_waiting,
-            "why": record.waiting,
-        },
-        "checks": check_step(record, limits),
-    }
+        ]
+    )
+    drafts = ",".join([_draft(one, heads(one.sequence), ids=ids) for one in record.rounds])
+    return (
+        f'{{"id":{record.number},"start":{record.start!r},"ms":{_milliseconds(record)},'
+        f'"batch":[{batch}],"pages":{_pages(record)},"tokens":[{tokens}],"drafts":[{drafts}],'
+        f'"cost":{{"operations":{cost.operations},"weights_read":{cost.weights_read},'
+        f'"kv_read":{cost.kv_read},"kv_written":{cost.kv_written},'
+        f'"activations_read":{cost.activations_read},'
+        f'"activations_written":{cost.activations_written}}},'
+        f'"budget":{{"tokens":{limits.max_num_batched_tokens},"sequences":{limits.max_num_seqs}}},'
+        f'"queue":{{"running":{record.n_running},"waiting":{record.n_waiting},'
+        f'"why":{_few(record.waiting)}}},"checks":{_few(check_step(record, limits))}}}'
+    ).encode()
 
 
 def request_json(
@@ -85,42 +90,36 @@ def _guesses(record: RequestRecord) -> dict[str, int] | None:
     return {"guessed": record.guessed_tokens, "accepted": record.accepted_tokens}
 
 
-def _milliseconds(record: StepRecord) -> dict[str, float | None]:
-    schedule, draft, prepare, forward, sample, post = (_ms(part) for part in record.seconds)
+def _milliseconds(record: StepRecord) -> str:
+    schedule, draft, prepare, forward, sample, post = record.seconds
     turn = record.turn
-    wait = emit = wall = unaccounted = None
+    wait = emit = wall = unaccounted = "null"
     if turn is not None:
-        wait, emit, wall = _ms(turn.wait), _ms(turn.emit), _ms(turn.wall)
-        unaccounted = _ms(turn.step - record.total_seconds)
-    return {
-        "wait": wait,
-        "schedule": schedule,
-        "draft": draft,
-        "prepare": prepare,
-        "forward": forward,
-        "sample": sample,
-        "post": post,
-        "emit": emit,
-        "unaccounted": unaccounted,
-        "wall": wall,
-    }
+        wait, emit, wall = _fixed(turn.wait), _fixed(turn.emit), _fixed(turn.wall)
+        unaccounted = _fixed(turn.step - record.total_seconds)
+    return (
+        f'{{"wait":{wait},"schedule":{_fixed(schedule)},"draft":{_fixed(draft)},'
+        f'"prepare":{_fixed(prepare)},"forward":{_fixed(forward)},"sample":{_fixed(sample)},'
+        f'"post":{_fixed(post)},"emit":{emit},"unaccounted":{unaccounted},"wall":{wall}}}'
+    )
+
+
+def _fixed(seconds: float) -> str:
+    return f"{1000 * seconds:.4f}"
 
 
 def _ms(seconds: float) -> float:
     return round(1000 * seconds, 4)
 
 
-def _span(span: SpanRecord, names: Names) -> dict[str, Any]:
-    request = names.of(span.sequence)
-    prompt = None if request is None else request.prompt_tokens
-    return {
-        "request": None if request is None else request.id,
-        "sequence": span.sequence,
-        "kind": _kind(span, prompt),
-        "tokens": span.n_tokens,
-        "context": span.start + span.n_tokens,
-        "logits": span.n_logits,
-    }
+def _span(span: SpanRecord, names: Names) -> str:
+    sequence, start, n_tokens, n_logits = span
+    request = names.of(sequence)
+    kind = _kind(span, None if request is None else request.prompt_tokens)
+    return (
+        f'{names.head(sequence)},"kind":"{kind}","tokens":{n_tokens},'
+        f'"context":{start + n_tokens},"logits":{n_logits}}}'
+    )
 
 
 def _kind(span: SpanRecord, prompt_tokens: int | None) -> str:
@@ -133,24 +132,23 @@ def _kind(span: SpanRecord, prompt_tokens: int | None) -> str:
     return "verify" if guessed else "prefill"
 
 
-def _pages(record: StepRecord) -> dict[str, Any]:
+def _draft(one: RoundRecord, head: str, *, ids: bool) -> str:
+    guessed = _few(one.draft if ids else [None] * len(one.draft))
+    return f'{head},"guessed":{guessed},"accepted":{one.n_accepted}}}'
+
+
+def _pages(record: StepRecord) -> str:
     changes, counts = record.changes, record.pages
-    return {
-        "free": counts.free,
-        "cached": counts.cached,
-        "owned": counts.owned,
-        "taken": changes.taken,
-        "shared": changes.shared,
-        "released": changes.released,
-        "evicted": changes.evicted,
-        "cached_now": changes.cached,
-        "copied": changes.copied,
-        "preempted": changes.preempted,
-        "ended": changes.ended,
-        "owners": changes.owned,
-    }
+    preempted = _encode(changes.preempted) if changes.preempted else "{}"
+    return (
+        f'{{"free":{counts.free},"cached":{counts.cached},"owned":{counts.owned},'
+        f'"taken":{_few(changes.taken)},"shared":{_few(changes.shared)},'
+        f'"released":{_few(changes.released)},"evicted":{_few(changes.evicted)},'
+        f'"cached_now":{_few(changes.cached)},"copied":{_few(changes.copied)},'
+        f'"preempted":{preempted},"ended":{_few(changes.ended)},"owners":{_few(changes.owned)}}}'
+    )
 
 
-def _name(sequence: int, names: Names) -> str | None:
-    request = names.of(sequence)
-    return None if request is None else request.id
+def _few(values: Sequence[Any]) -> str:
+    """What is mostly empty."""
+    return _encode(values) if values else "[]"

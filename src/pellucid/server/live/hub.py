@@ -15,7 +15,7 @@ from pellucid.costs.stages import Stage
 from pellucid.engine.client import EngineClient
 from pellucid.engine.records import BEGINNING, EngineAbout, Records
 from pellucid.server.live.journeys import Journeys
-from pellucid.server.live.window import Parts, Window
+from pellucid.server.live.window import SPANS_EVERY_S, Parts, Window
 
 logger = logging.getLogger("pellucid.server")
 
@@ -175,8 +175,7 @@ class Hub:
     async def look(self, *, watching: bool = False) -> tuple[Parts, Window]:
         """What is new, told to all viewers."""
         async with self._lock:
-            stamps = bool(self._listeners) or any(viewer.spans for viewer in self._viewers)
-            records = await self._client.records(self._cursor, stamps)
+            records = await self._client.records(self._cursor, self._stamps_every())
             window = self._window
             if window is None or window.engine != records.cursor.epoch:
                 window = await self._new_window()
@@ -188,6 +187,11 @@ class Hub:
                 for viewer in self._viewers:
                     viewer.put(parts, window)
             return parts, window
+
+    def _stamps_every(self) -> float | None:
+        if self._listeners:
+            return 0.0
+        return SPANS_EVERY_S if any(viewer.spans for viewer in self._viewers) else None
 
     async def _new_window(self) -> Window:
         """For an engine that was not seen before."""

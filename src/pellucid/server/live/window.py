@@ -6,22 +6,24 @@ import json
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any, Final
 
 from pellucid.core.record import RequestRecord, StepRecord
 from pellucid.costs.stages import Stage
 from pellucid.engine.records import EngineAbout, Records
+from pellucid.engine.stats import EngineStats
 from pellucid.server.events import dumps
 from pellucid.server.live.checks import check_request
-from pellucid.server.live.forms import request_json, step_json
+from pellucid.server.live.forms import head, request_json, step_json
 from pellucid.server.live.journeys import Journeys
 from pellucid.server.live.spans import SpanForms
 
 STEPS: Final = 512
 REQUESTS: Final = 1024
+_STATS: Final = tuple(each.name for each in fields(EngineStats))
 SPANNED: Final = 60
-SPANS_EVERY_S: Final = 1 / 15  # half a millisecond each, of a model of 30 layers
+SPANS_EVERY_S: Final = 1 / 5  # half a millisecond each, of a model of 30 layers
 
 
 class Parts:
@@ -95,6 +97,7 @@ class Window:
         self._requests: OrderedDict[str, RequestRecord] = OrderedDict()
         self._forms: dict[str, bytes] = {}
         self._of_sequence: dict[int, RequestRecord] = {}
+        self._heads: dict[int, str] = {}
         self._stats = b"null"
         # Tokens are counted of requests whose steps were all seen, once their last has come.
         self._first: int | None = None
@@ -106,6 +109,11 @@ class Window:
     def of(self, sequence: int) -> RequestRecord | None:
         """The request that a sequence is an answer of."""
         return self._of_sequence.get(sequence)
+
+    def head(self, sequence: int) -> str:
+        """The beginning of what is said of a sequence."""
+        found = self._heads.get(sequence)
+        return head(sequence, None) if found is None else found
 
     def request(self, name: str) -> Any:
         """A request's JSON value as it is; None if it is not known."""
@@ -140,7 +148,8 @@ class Window:
         requests += self._checked()
         spans = self._spans_of(records)
         self._steps.extend(steps)
-        self._stats = dumps(asdict(records.stats))
+        stats = records.stats
+        self._stats = dumps({name: getattr(stats, name) for name in _STATS})
         self.dropped += records.dropped if watching else 0
         return Parts(steps, requests, self._stats, spans)
 
@@ -161,7 +170,7 @@ class Window:
             if sequence in self._of_sequence:
                 steps = self._chosen.setdefault(sequence, array("q"))
                 steps.extend([record.number] * len(tokens))
-        return dumps(step_json(record, self, self.limits, ids=self._ids))
+        return step_json(record, self, self.limits, ids=self._ids)
 
     def _spans_of(self, records: Records) -> list[bytes]:
         """Of the last step that was stamped, or of all."""
@@ -211,6 +220,8 @@ class Window:
         if record.state == "finished":
             self._unchecked.add(record.id)
         for sequence in record.sequences:
+            if sequence not in self._of_sequence:
+                self._heads[sequence] = head(sequence, record)
             self._of_sequence[sequence] = record
         while len(self._requests) > REQUESTS:
             self._forget()
@@ -237,4 +248,5 @@ class Window:
         self._checks.pop(name, None)
         for sequence in oldest.sequences:
             self._of_sequence.pop(sequence, None)
+            self._heads.pop(sequence, None)
             self._chosen.pop(sequence, None)

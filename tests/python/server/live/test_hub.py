@@ -174,7 +174,7 @@ def test_spans_are_the_stamps_with_their_costs() -> None:
     assert len(json.loads(window.all().message(0, 5, spans=True))["spans"]) == 4
     soon = window.take(records(step(2, start=1.01, stamps=seconds)), watching=True)
     assert soon.spans == []  # there were some a hundredth of a second before
-    later = window.take(records(step(3, start=1.1, stamps=seconds)), watching=True)
+    later = window.take(records(step(3, start=1.3, stamps=seconds)), watching=True)
     assert len(json.loads(later.message(0, 5, spans=True))["spans"]) == 4
     foreign = step(4, start=2.0, stamps=array("d", [0.1]))
     assert window.take(records(foreign), watching=True).spans == []
