@@ -89,6 +89,14 @@ class SamplingParams:
     def greedy(self) -> bool:
         return self.temperature == 0.0
 
+    @property
+    def by_scores_alone(self) -> bool:
+        """Whether scores are taken as they are, no token's changed for what it is or was."""
+        return not self.logit_bias and (
+            self.repetition_penalty == 1.0
+            and self.frequency_penalty == self.presence_penalty == 0.0
+        )
+
 
 def _structured(given: Any) -> StructuredOutputs | None:
     if given is None or isinstance(given, StructuredOutputs):

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pellucid.core.errors import BadInput
 from pellucid.core.spec import ModelSpec
 from pellucid.costs import kv_bytes_per_token
 from pellucid.engine.caches import new_cache
-from pellucid.engine.loading import Loaded, open_text, tokens_of, weights_in_memory
+from pellucid.engine.loading import (
+    Loaded,
+    check_quantization,
+    open_text,
+    tokens_of,
+    weights_in_memory,
+)
 from pellucid.engine.sizing import Beside
 from pellucid.engine.speculating import Speculation
 from pellucid.formats import Checkpoint, open_checkpoint
 from pellucid.hub import Progress, resolve
 from pellucid.models.registry import Model, load_model, read_spec
+from pellucid.models.short_head import with_short_head
 from pellucid.ops import Ops
+from pellucid.quant.mixes import Mix, mix_named
 from pellucid.sampling import Sampler
 from pellucid.speculation.drafter import Drafter
 from pellucid.speculation.filled import Filled
 from pellucid.speculation.lengths import Lengths
 from pellucid.speculation.lookup import PromptLookup
-from pellucid.speculation.model_drafter import ModelDrafter
+from pellucid.speculation.model_drafter import Head, ModelDrafter
 from pellucid.speculation.settings import SpeculativeSettings
 from pellucid.text import Tokenizer
 
 # Of the layers of a model, the share that guesses where early exit does not say how many.
 _EARLY_SHARE = 3
+# Rows of a draft model's short head, for vocabularies of more than twice as many.
+_SHORT_HEAD = 32_768
 
 NewSampler = Callable[[ModelSpec], Sampler]
 Speculate = Callable[[object], Speculation]
@@ -43,6 +52,7 @@ class DraftFile:
     path: Path
     n_parameters: int
     beside: Beside
+    mix: Mix | None = None
 
 
 def find_draft(
@@ -52,11 +62,14 @@ def find_draft(
     if settings.model is None:
         return None
     path = resolve(settings.model, offline=offline, progress=progress)
+    mix = None if settings.quantization is None else mix_named(settings.quantization)
+    if mix is not None:
+        check_quantization(path, mix, requantize=True)
     with open_checkpoint(path) as checkpoint:
         _, spec = read_spec(checkpoint)
         weights, _ = weights_in_memory(checkpoint, ops)
         per_token = kv_bytes_per_token(spec, ops.kv_dtype, ops.kv_lanes)
-        return DraftFile(path, _n_parameters(checkpoint), Beside(weights, per_token))
+        return DraftFile(path, _n_parameters(checkpoint), Beside(weights, per_token), mix)
 
 
 def prepare_speculation(
@@ -74,22 +87,27 @@ def prepare_speculation(
         lengths = Lengths(settings.most, adaptive=settings.adaptive)
         return Speculation(drafter, lengths, rejecting=rejecting, told=settings.told())
 
-    def drafter(model: Model, cache: object, filled: Filled | None) -> Drafter:
-        most = limits.max_num_batched_tokens
-        sampler = new_sampler(model.spec)
+    def head(model: Model, n_rows: int) -> Head:
+        return Head(model, new_sampler(replace(model.spec, vocab_size=n_rows)), n_rows)
+
+    def drafter(
+        model: Model, cache: object, filled: Filled | None = None, short: Head | None = None
+    ) -> Drafter:
+        whole, most = head(model, model.spec.vocab_size), limits.max_num_batched_tokens
         return ModelDrafter(
-            model, cache, sampler, limits.page_size, most, filled, rejecting=rejecting
+            whole, cache, limits.page_size, most, filled, short=short, rejecting=rejecting
         )
 
     if settings.method == "ngram":
         return lambda cache: speculation(PromptLookup(settings.most))
     if settings.method == "early-exit":
         early = _early(loaded.model, settings.layers)
-        return lambda cache: speculation(drafter(early, cache, None))
+        return lambda cache: speculation(drafter(early, cache))
     assert draft is not None
-    model = _load_draft(draft, loaded)
+    model, cut = _load_draft(draft, loaded, settings.vocabulary)
     own, filled = new_cache(model, limits), Filled(limits.n_pages, limits.page_size)
-    return lambda cache: speculation(drafter(model, own, filled))
+    short = None if cut is None else head(*cut)
+    return lambda cache: speculation(drafter(model, own, filled, short))
 
 
 def _early(model: Model, layers: int | None) -> Model:
@@ -101,11 +119,15 @@ def _early(model: Model, layers: int | None) -> Model:
             f"speculative: layers must be from 1 to {n_layers - 1} for this model of {n_layers}, "
             f"not {wanted}"
         )
-    spec = dataclasses.replace(model.spec, layers=model.spec.layers[:wanted])
+    spec = replace(model.spec, layers=model.spec.layers[:wanted])
     return Model(spec, model.ops, model.weights, model.family)
 
 
-def _load_draft(draft: DraftFile, loaded: Loaded) -> Model:
+def _load_draft(
+    draft: DraftFile, loaded: Loaded, vocabulary: int | None
+) -> tuple[Model, tuple[Model, int] | None]:
+    """The model that guesses, and the same with a short head of so many rows, if it is to have
+    one."""
     with open_checkpoint(draft.path) as checkpoint:
         size = sum(math.prod(weight.shape) for _, weight in loaded.model.weights.items())
         if draft.n_parameters > size:
@@ -116,7 +138,22 @@ def _load_draft(draft: DraftFile, loaded: Loaded) -> Model:
         _, spec = read_spec(checkpoint)
         _check_vocabulary(draft.path, open_text(checkpoint)[0], spec, loaded)
         context = min(spec.context_length, loaded.limits.max_model_len)
-        return load_model(checkpoint, loaded.model.ops, context=context)
+        prepare = None
+        if draft.mix is not None:
+            from pellucid.engine.quantized import AtLoad  # what few starts need
+
+            prepare = AtLoad(draft.mix, spec, draft.path, requantize=True)
+        model = load_model(checkpoint, loaded.model.ops, context=context, prepare=prepare)
+        n_rows = _short_rows(spec.vocab_size, vocabulary)
+        if n_rows is None:
+            return model, None
+        return model, (with_short_head(model, checkpoint, n_rows, prepare), n_rows)
+
+
+def _short_rows(vocab_size: int, vocabulary: int | None) -> int | None:
+    if vocabulary is None:
+        return _SHORT_HEAD if vocab_size > 2 * _SHORT_HEAD else None
+    return vocabulary if vocabulary < vocab_size else None
 
 
 def _check_vocabulary(path: Path, theirs: Tokenizer, spec: ModelSpec, loaded: Loaded) -> None:

@@ -17,6 +17,7 @@ from pellucid.core.plan import Plan
 from pellucid.core.record import PageChanges, Phases, RoundRecord
 from pellucid.engine.choosing import Job
 from pellucid.scheduling import Sequence
+from pellucid.speculation.confidence import Worth
 from pellucid.speculation.drafter import Ask, Drafter, Guess
 from pellucid.speculation.lengths import Checked, Lengths, Wish
 
@@ -62,6 +63,8 @@ class Speculation:
         self.counts = SpeculationCounts()
         self._drafter = drafter
         self._lengths = lengths
+        self._ended: set[int] = set()  # sequences whose last draft ended of its own accord
+        self._chances: dict[int, list[float]] = {}  # of the guesses of the last drafts
 
     def ask(self, decoding: Iterable[Sequence], jobs: Mapping[int, Job]) -> dict[int, int]:
         """For how many guesses the next plan is to leave room, by sequences in decode."""
@@ -88,15 +91,21 @@ class Speculation:
         self._drafter.observe(plan, changes)
         if not plan.room:
             return plan, {}
-        asks = [_ask(jobs[id], count) for id, count in plan.room.items() if id in jobs]
+        asks = self._asks(plan, jobs)
+        self._ended, self._chances = set(), {}
         drafts: Drafts = {}
         for ask, guessed in zip(asks, self._drafter.draft(asks), strict=True):
+            if len(guessed) < ask.n_tokens:
+                self._ended.add(ask.sequence)
             tokens = _tokens(guessed[: ask.n_tokens])
             n_kept = len(jobs[ask.sequence].answer.possible(tokens))
             if self.rejecting and guessed and guessed[0].drawn_from is not None:
                 n_kept += 1  # to leave a guess out for what it is would favour the others
             if draft := guessed[: min(n_kept, ask.n_tokens)]:
                 drafts[ask.sequence] = draft
+                self._chances[ask.sequence] = [x.chance for x in draft if x.chance is not None]
+                if len(draft) < len(guessed):  # cut off by its form
+                    self._ended.discard(ask.sequence)
         if not drafts:
             return plan, drafts
         return plan.with_drafts({id: _tokens(draft) for id, draft in drafts.items()}), drafts
@@ -116,9 +125,7 @@ class Speculation:
             if job is not None:
                 self._drafter.accepted(one.sequence, job.sequence.computed, job.sequence.pages)
         self.counts.draft_seconds += seconds.draft
-        self._lengths.accepted(
-            [Checked(one.sequence, len(one.draft), one.n_accepted) for one in rounds]
-        )
+        self._lengths.accepted(map(self._checked, rounds))
         if plan.n_tokens != plan.n_logits:  # prompts, too: its time says nothing of drafts
             return
         checking = sum(seconds) - seconds.draft
@@ -126,6 +133,19 @@ class Speculation:
             plain = self._lengths.plain_seconds(len(plan.spans), sum(map(len, tokens.values())))
             self.counts.seconds_won += plain - sum(seconds) if plain else 0.0
         self._lengths.took(plan.n_tokens, checking, plain=not rounds)
+
+    def _asks(self, plan: Plan, jobs: Mapping[int, Job]) -> list[Ask]:
+        room = {id: count for id, count in plan.room.items() if id in jobs}
+        n_decoding = sum(span.n_logits for span in plan.spans)
+        each = self._drafter.seconds_each(len(room)) or 0.0
+        worth = self._lengths.worth(n_decoding, sum(room.values()), each / max(len(room), 1))
+        return [_ask(jobs[id], count, worth) for id, count in room.items()]
+
+    def _checked(self, one: RoundRecord) -> Checked:
+        id = one.sequence
+        return Checked(
+            id, len(one.draft), one.n_accepted, id in self._ended, self._chances.get(id, ())
+        )
 
     def stats(self) -> dict[str, Any]:
         """What was counted, as fields of `EngineStats`; for any thread."""
@@ -164,7 +184,7 @@ def _n_equal(draft: tuple[int, ...], tokens: Tokens[int]) -> int:
     return next((i for i, (guess, token) in pairs if guess != token), min(len(draft), len(tokens)))
 
 
-def _ask(job: Job, n_tokens: int) -> Ask:
+def _ask(job: Job, n_tokens: int, worth: Worth | None) -> Ask:
     sequence = job.sequence
     draw = job.answer.draw(masked=False)
-    return Ask(sequence.id, sequence.tokens, n_tokens, sequence.pages, draw)
+    return Ask(sequence.id, sequence.tokens, n_tokens, sequence.pages, draw, worth)

@@ -185,13 +185,8 @@ def _plain_table(rows: Sequence[int], draws: Sequence[Draw]) -> list[_Asked] | N
 def _is_plain(draw: Draw) -> bool:
     """Whether its scores are the model's own."""
     params = draw.params
-    return not (
-        params.logit_bias
-        or params.repetition_penalty != 1.0
-        or params.frequency_penalty != 0.0
-        or params.presence_penalty != 0.0
-        or (params.min_tokens and draw.history.generated < params.min_tokens)
-    )
+    too_early = params.min_tokens and draw.history.generated < params.min_tokens
+    return params.by_scores_alone and not too_early
 
 
 def _is_quick(draw: Draw) -> bool:

@@ -1,10 +1,16 @@
-"""Acceptance: how often guesses turn out right, by their kind and their place in a draft."""
+"""Acceptance: how often guesses are made and turn out right, by kind and place in a draft.
+
+A drafter that ends a draft early, because it is not sure enough of what it guesses, makes no guess
+for the places after. Such a place counts as one that was not right, for it gave no token; that it
+cost nothing either is what `made` tells.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import Final
+
+from pellucid.speculation.share import Share
 
 # Places from here on are one: what has gone well for so long goes on alike.
 LAST_PLACE: Final = 4
@@ -19,24 +25,6 @@ _OWN_HALF_LIFE: Final = 32.0
 _COMMON_HALF_LIFE: Final = 200.0
 
 
-class _Share:
-    """Right ones among those tried, older ones counting less."""
-
-    __slots__ = ("right", "tried")
-
-    def __init__(self) -> None:
-        self.right = 0.0
-        self.tried = 0.0
-
-    def note(self, right: bool, half_life: float) -> None:
-        fade = 0.5 ** (1.0 / half_life)
-        self.right = self.right * fade + right
-        self.tried = self.tried * fade + 1.0
-
-    def with_prior(self, share: float, weight: float) -> float:
-        return (self.right + share * weight) / (self.tried + weight)
-
-
 _Class = tuple[int, int]  # kind, place
 
 
@@ -44,8 +32,9 @@ class Acceptance:
     """Of one engine: what all requests have seen, and each request by itself."""
 
     def __init__(self) -> None:
-        self._common: dict[_Class, _Share] = defaultdict(_Share)
-        self._own: dict[int, dict[_Class, _Share]] = {}
+        self._common: dict[_Class, Share] = defaultdict(Share)
+        self._own: dict[int, dict[_Class, Share]] = {}
+        self._made: dict[_Class, Share] = defaultdict(Share)
 
     def chances(self, sequence: int, kind: int, count: int) -> list[float]:
         """For each place of a draft of `count`: how likely its guess is right, if all before it
@@ -58,30 +47,37 @@ class Acceptance:
             chances.append(hope)  # of the next place as much is expected
         return chances + chances[-1:] * (count - len(chances))
 
-    def note(self, sequence: int, kind: int, n_guessed: int, n_accepted: int) -> None:
+    def made(self, kind: int, count: int) -> list[float]:
+        """For each place of a draft of `count`: how likely a guess is made for it."""
+        made: list[float] = []
+        whole = share = 1.0
+        for place in range(count):
+            if place <= LAST_PLACE:
+                known = self._made.get((kind, place))
+                share = 1.0 if known is None else known.with_prior(1.0, _HOPE_WEIGHT)
+            whole *= share
+            made.append(whole)
+        return made
+
+    def note(
+        self, sequence: int, kind: int, n_guessed: int, n_accepted: int, *, ended: bool = False
+    ) -> None:
         """Of a draft the first `n_accepted` were right; the one after it, if any, was not, and the
-        rest was never looked at."""
-        own = self._own.setdefault(sequence, defaultdict(_Share))
-        for place in range(min(n_accepted + 1, n_guessed)):
+        rest was never looked at. `ended`: the drafter made no more guesses, of its own accord."""
+        own = self._own.setdefault(sequence, defaultdict(Share))
+        for place in range(min(n_accepted + 1, n_guessed + ended)):
             key = kind, min(place, LAST_PLACE)
             right = place < n_accepted
             own[key].note(right, _OWN_HALF_LIFE)
             self._common[key].note(right, _COMMON_HALF_LIFE)
+        for place in range(n_guessed + ended):
+            self._made[kind, min(place, LAST_PLACE)].note(place < n_guessed, _COMMON_HALF_LIFE)
 
     def forget(self, sequence: int) -> None:
         self._own.pop(sequence, None)
 
-    def _chance(self, own: dict[_Class, _Share], key: _Class, hope: float) -> float:
+    def _chance(self, own: dict[_Class, Share], key: _Class, hope: float) -> float:
         common = self._common.get(key)
         chance = hope if common is None else common.with_prior(hope, _HOPE_WEIGHT)
         mine = own.get(key)
         return chance if mine is None else mine.with_prior(chance, _COMMON_WEIGHT)
-
-
-def expected_tokens(chances: Sequence[float]) -> float:
-    """Tokens that a step gives with a draft of these chances: those accepted, and one more."""
-    total = survives = 1.0
-    for chance in chances:
-        survives *= chance
-        total += survives
-    return total

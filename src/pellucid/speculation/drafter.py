@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from pellucid.core.plan import Plan
 from pellucid.core.record import PageChanges
 from pellucid.sampling import Distribution, Draw
+from pellucid.speculation.confidence import Worth
 
 
 class Outlook(NamedTuple):
@@ -25,7 +26,7 @@ class Ask(NamedTuple):
 
     `tokens` is the sequence's prompt and answer, not to be changed; all but the last are in the
     model's cache. `pages` have room for `n_tokens` positions more. `draw` is what the choice of the
-    first of them depends on.
+    first of them depends on. `worth` says how sure guesses must be; None: any will do.
     """
 
     sequence: int
@@ -33,14 +34,17 @@ class Ask(NamedTuple):
     n_tokens: int
     pages: Sequence[int]
     draw: Draw
+    worth: Worth | None = None
 
 
 class Guess(NamedTuple):
     """A token that was guessed, and what it was drawn from; None where nobody asks for that, and
-    where it was not drawn at all."""
+    where it was not drawn at all. `chance`: the probability that its drafter gave it, None where it
+    has none."""
 
     token: int
     drawn_from: Distribution | None = None
+    chance: float | None = None
 
 
 class Drafter(Protocol):
@@ -56,7 +60,8 @@ class Drafter(Protocol):
         """What could be guessed after `tokens`, the sequence's own, that lie on `pages`."""
 
     def draft(self, asks: Sequence[Ask]) -> list[tuple[Guess, ...]]:
-        """Guesses for each, in order; an empty one where there is nothing to say."""
+        """Guesses for each, in order; an empty one where there is nothing to say. Fewer than asked
+        for where the next would not be worth it."""
 
     def accepted(self, sequence: int, computed: int, pages: Sequence[int]) -> None:
         """Of the sequence's tokens the first `computed` stand; what was drafted after is void."""

@@ -5,6 +5,9 @@ many rows takes, and the drafting. With the chance of each guess (`Acceptance`) 
 number of rows (`StepTimes`) the best lengths follow: guesses are added, the likeliest first, and
 the sum that gives most tokens a second is taken. That may be none.
 
+A drafter that knows how sure it is need not make all guesses: `worth` says how sure is enough, at
+the tokens a second that are hoped for.
+
 What is not tried is not known. So a sequence without drafts is given a short one now and then, so
 rarely that it costs next to nothing, and more rarely each time that it does not pay; and a step
 without drafts is run now and then where all have some, to see what it takes.
@@ -14,10 +17,11 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pellucid.speculation.acceptance import Acceptance
+from pellucid.speculation.confidence import Confidence, Worth
 from pellucid.speculation.timing import StepTimes
 
 # Steps without a draft before a sequence is given one to see; doubled each time that it shows no
@@ -35,6 +39,8 @@ _MARGIN: Final = 1.03
 _LEAST_CHANCE: Final = 0.05
 # Of the tokens that an answer may still have, the share that is counted on: most end earlier.
 _COUNTED_ON: Final = 0.5
+# No guess need be surer than this.
+_SURE: Final = 0.9
 
 
 class Wish(NamedTuple):
@@ -48,11 +54,14 @@ class Wish(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """A draft that was checked."""
+    """A draft that was checked. `ended`: its drafter was not sure enough of more. `chances`: what
+    it gave its guesses, where it knows."""
 
     sequence: int
     n_guessed: int
     n_accepted: int
+    ended: bool = False
+    chances: Sequence[float] = ()
 
 
 class Lengths:
@@ -61,6 +70,7 @@ class Lengths:
 
     def __init__(self, most: int, *, adaptive: bool = True) -> None:
         self.acceptance = Acceptance()
+        self.confidence = Confidence()
         self.times = StepTimes()
         self._most = most
         self._adaptive = adaptive
@@ -69,6 +79,7 @@ class Lengths:
         self._pauses: dict[int, int] = {}  # steps to wait
         self._since_plain = 0
         self._n_plain = 0
+        self._rate = 0.0  # tokens a second that the last drafts promised
 
     def choose(
         self, wishes: Mapping[int, Wish], n_decoding: int, seconds_each: float | None = 0.0
@@ -90,11 +101,25 @@ class Lengths:
             return {id: min(length, _TRIAL) for id, length in chosen.items()}
         return chosen or self._trials(wishes, n_decoding, seconds_each or 0.0)
 
+    def worth(self, n_decoding: int, n_guesses: int, seconds_each: float) -> Worth | None:
+        """How sure the guesses of a step must be, `n_guesses` of them at most, each of which takes
+        `seconds_each` to make; None: as many as may be."""
+        plain = self.times.of(n_decoding)
+        if not self._adaptive or not plain or not n_guesses:
+            return None
+        rows = max(self.times.hoped(n_decoding + n_guesses) - plain, 0.0) / n_guesses
+        rate = max(self._rate, n_decoding / plain)
+        row, more = rate * rows, rate * (rows + seconds_each)
+        return Worth(self.confidence, min(row, _SURE), min(more, _SURE))
+
     def accepted(self, checked: Iterable[Checked]) -> None:
         """Drafts were checked."""
         for draft in checked:
             kind = self._kinds.get(draft.sequence, 0)
-            self.acceptance.note(draft.sequence, kind, draft.n_guessed, draft.n_accepted)
+            n_guessed, n_accepted = draft.n_guessed, draft.n_accepted
+            self.acceptance.note(draft.sequence, kind, n_guessed, n_accepted, ended=draft.ended)
+            for place, chance in enumerate(draft.chances[: n_accepted + 1]):
+                self.confidence.note(chance, place < n_accepted)
 
     def took(self, rows: int, seconds: float, *, plain: bool) -> None:
         """A step of decoding alone, `plain` or with drafts, took so long, drafting aside."""
@@ -131,6 +156,7 @@ class Lengths:
                 del chosen[id]
         for id in chosen:
             self._waited[id] = 0
+        self._rate = rate
         return chosen
 
     def _order(
@@ -140,11 +166,13 @@ class Lengths:
         chances = {
             id: self.acceptance.chances(id, wish.kind, wish.most) for id, wish in wishes.items()
         }
+        made = {id: self.acceptance.made(wish.kind, wish.most) for id, wish in wishes.items()}
         # By how likely each next guess is to be looked at and right.
         heap = [(-chance[0], id, 0) for id, chance in chances.items()]
         heapq.heapify(heap)
-        tokens, rows, longest = float(n_decoding), n_decoding, 0
-        best_rate, best_size = tokens / self.times.of(rows), 0
+        tokens, rows, rounds = float(n_decoding), float(n_decoding), 0.0
+        drafting = dict.fromkeys(wishes, 0.0)  # guesses that will be made for each
+        best_rate, best_size = tokens / self.times.of(n_decoding), 0
         order: list[int] = []
         while heap:
             negative, id, place = heapq.heappop(heap)
@@ -152,9 +180,10 @@ class Lengths:
                 break
             order.append(id)
             tokens -= negative
-            rows += 1
-            longest = max(longest, place + 1)
-            rate = tokens / (self.times.hoped(rows) + longest * seconds_each)
+            rows += made[id][place]
+            drafting[id] += made[id][place]
+            rounds = max(rounds, drafting[id])
+            rate = tokens / (self.times.hoped(math.ceil(rows)) + rounds * seconds_each)
             if rate > best_rate:
                 best_rate, best_size = rate, len(order)
             if place + 1 < wishes[id].most:

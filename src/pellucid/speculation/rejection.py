@@ -29,7 +29,7 @@ def drawn_guess(sampler: Sampler, logits: Float32, draw: Draw) -> Guess:
     `Sampler.choose`."""
     found = sampler.distribution(logits, draw)
     place = invert(found.probabilities, uniform(draw.seed, draw.position, "guess"))
-    return Guess(int(found.ids[place]), found)
+    return Guess(int(found.ids[place]), found, float(found.probabilities[place]))
 
 
 def choose(sampler: Sampler, logits: Float32, draw: Draw, guessed: Guess) -> TokenChoice:

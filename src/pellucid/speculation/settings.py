@@ -25,7 +25,9 @@ class SpeculativeSettings:
     "early-exit" the first `layers` of the model itself (None: a third of them). tokens: the most
     that is guessed at once; None is the method's own number. rule: "exact" gives what plain
     decoding would, bit for bit; "rejection" the same distribution. adaptive False: always `tokens`,
-    whether it pays or not.
+    whether it pays or not. Of a draft model: `quantization` is the type that its weights are
+    brought to at load (None: as they are); of its scores it makes those of the first `vocabulary`
+    tokens, unless a text has many others (None: 32,768 of a vocabulary more than twice as large).
 
     Raises `BadInput` naming the field.
     """
@@ -36,6 +38,8 @@ class SpeculativeSettings:
     rule: Rule = "exact"
     layers: int | None = None
     adaptive: bool = True
+    quantization: str | None = None
+    vocabulary: int | None = None
 
     def __post_init__(self) -> None:
         _one_of("method", self.method, METHODS)
@@ -49,6 +53,10 @@ class SpeculativeSettings:
             raise BadInput(f"speculative: layers are for early-exit, not for {self.method!r}")
         _count("tokens", self.tokens, MAX_TOKENS)
         _count("layers", self.layers, 1 << 16)
+        _count("vocabulary", self.vocabulary, 1 << 24)
+        for name in "quantization", "vocabulary":
+            if getattr(self, name) is not None and self.method != "draft":
+                raise BadInput(f"speculative: {name} is for a draft model, not {self.method!r}")
         if not isinstance(self.adaptive, bool):
             raise BadInput(f"speculative: adaptive must be True or False, not {self.adaptive!r}")
 

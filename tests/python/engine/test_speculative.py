@@ -105,6 +105,39 @@ def test_another_model_or_the_first_layers_change_no_answer(
     check(make_llm, naive, history, caches=1 if early else 2, speculative=speculative)
 
 
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(histories((3, 16)), st.integers(100, 259), st.booleans())
+def test_a_draft_with_a_short_head_changes_no_answer(
+    make_llm: MakeLLM, naive: LLM, other_path: Path, history: History, rows: int, adaptive: bool
+) -> None:
+    speculative = {**DRAFT, "model": other_path, "vocabulary": rows, "adaptive": adaptive}
+    check(make_llm, naive, history, caches=2, speculative=speculative)
+
+
+def test_the_whole_head_guesses_what_a_short_one_lacks(make_llm: MakeLLM, tiny_path: Path) -> None:
+    """The model as its own draft: where the text is beyond the head, nothing but the whole head
+    guesses it, and all of it."""
+    asked = SamplingParams(temperature=0.8, seed=3, max_tokens=40)
+    speculative = {**DRAFT, "model": tiny_path, "tokens": 4}
+    whole = make_llm(speculative=speculative)
+    [expected] = whole.generate(["zyxzyx" * 4], asked)
+    short = make_llm(speculative={**speculative, "vocabulary": 8})
+    [output] = short.generate(["zyxzyx" * 4], asked)
+    assert output.outputs == expected.outputs
+    assert rounds_of(short) == rounds_of(whole)
+
+
+def test_a_draft_ends_where_its_model_is_not_sure(
+    make_llm: MakeLLM, other_path: Path, llm: LLM
+) -> None:
+    """Adaptive, a draft of another model's flat guesses is cut short; the answer is the same."""
+    asked = SamplingParams(temperature=0, max_tokens=60, ignore_eos=True)
+    drafting = make_llm(speculative={"method": "draft", "model": other_path, "tokens": 6})
+    [ours], [plain] = (one.generate(["hello"], asked) for one in (drafting, llm))
+    assert ours.outputs == plain.outputs
+    assert all(len(one.draft) < 6 for one in rounds_of(drafting))
+
+
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(requests())
 def test_all_that_a_choice_depends_on_with_a_model_that_guesses(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 
 import pytest
 
-from pellucid.speculation.acceptance import Acceptance, expected_tokens
+from pellucid.speculation.acceptance import Acceptance
 from pellucid.speculation.lengths import Checked, Lengths, Wish
 from pellucid.speculation.timing import StepTimes
 
@@ -50,6 +51,11 @@ def tokens_per_second(
         n_tokens += 1 + n_right
         total += seconds(1 + chosen) + chosen * each
     return n_tokens / total
+
+
+def expected_tokens(chances: list[float]) -> float:
+    """Tokens that a step gives with a draft of these chances: those accepted, and one more."""
+    return sum(math.prod(chances[:place]) for place in range(len(chances) + 1))
 
 
 def best_rate(seconds: Seconds, chance: float, most: int, each: float = 0.0) -> float:

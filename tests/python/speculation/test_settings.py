@@ -26,3 +26,11 @@ def test_what_is_on_is_told_with_its_defaults() -> None:
     }
     told = SpeculativeSettings.of({"method": "draft", "model": "x", "tokens": 3}).told()
     assert told == {"method": "draft", "rule": "exact", "tokens": 3, "model": "x"}
+
+
+def test_of_a_draft_model_alone() -> None:
+    for field, value in ("quantization", "q4_0"), ("vocabulary", 300):
+        with pytest.raises(BadInput, match=f"{field} is for a draft model"):
+            SpeculativeSettings.of({"method": "ngram", field: value})
+    with pytest.raises(BadInput, match="vocabulary must be from 1"):
+        SpeculativeSettings.of({"method": "draft", "model": "x", "vocabulary": 0})
