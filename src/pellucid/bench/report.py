@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pellucid.bench.forward import Measured
+from pellucid.bench.speculation import SpeculationReport
 from pellucid.bench.whole import WholeMeasured
 from pellucid.ops.native.peaks import Peaks
 
@@ -24,6 +25,7 @@ class Report:
     arithmetic: str
     measured: tuple[Measured, ...]
     whole: tuple[WholeMeasured, ...]
+    speculation: SpeculationReport | None = None
 
     @property
     def peaks(self) -> Peaks:
@@ -48,6 +50,7 @@ def report_json(report: Report) -> dict[str, Any]:
         "peaks": report.peaks.to_json() if report.measured else None,
         "cases": [_case_json(measured, report.arithmetic) for measured in report.measured],
         "whole_engine": [_whole_json(whole) for whole in report.whole],
+        "speculation": None if report.speculation is None else report.speculation.to_json(),
     }
 
 

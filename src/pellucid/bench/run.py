@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 from pellucid.bench.cases import BATCHES, PAGE_SIZE, Case, sweep
 from pellucid.bench.clock import TimedNativeOps
 from pellucid.bench.forward import measure, weight_sizes
 from pellucid.bench.report import Report
+from pellucid.bench.speculation import SpeculationReport, measure_speculation
 from pellucid.bench.whole import measure_whole
 from pellucid.core.errors import BadInput
 from pellucid.core.spec import ModelSpec
 from pellucid.costs import kv_bytes_per_token
+from pellucid.engine.llm import LLM
 from pellucid.engine.loading import load
 from pellucid.engine.memory import available_memory, in_words
 from pellucid.engine.sizing import Asked
@@ -23,6 +26,12 @@ from pellucid.ops import Ops, backend
 from pellucid.ops.native.backend import available_threads
 from pellucid.ops.native.peaks import Probe
 from pellucid.quant.mixes import Mix
+from pellucid.speculation.settings import SpeculativeSettings
+
+# Of answers with drafts and without.
+_N_TASKS: Final = 4
+_SPECULATION_LENGTH: Final = 128
+_SPECULATION_CONTEXT: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,8 @@ class Settings:
     threads: int | None = None
     kv_dtype: str | None = None
     mix: Mix | None = None
+    speculative: dict[str, Any] | None = None
+    """How tokens are guessed, as `LLM` takes it; None measures no speculation."""
 
 
 def run_bench(path: Path, settings: Settings, note: Callable[[str], None]) -> Report:
@@ -54,6 +65,14 @@ def run_bench(path: Path, settings: Settings, note: Callable[[str], None]) -> Re
     cases = sweep(spec, *given)
     for case in cases:
         _check_memory(case, spec, ops)
+    speculation = None
+    if settings.speculative is not None:
+        if spec.context_length < _SPECULATION_CONTEXT:
+            raise BadInput(
+                f"speculation is measured on answers within {_SPECULATION_CONTEXT} positions, and "
+                f"{path} has {spec.context_length}: leave the speculative flags out"
+            )
+        speculation = _speculation(path, settings, note)
     loaded = load(path, ops, Asked(), None, note, settings.mix)
     sizes = weight_sizes(loaded.model)
     weights_bytes = sum(weight.nbytes for weight in sizes.values())
@@ -77,7 +96,28 @@ def run_bench(path: Path, settings: Settings, note: Callable[[str], None]) -> Re
         arithmetic="int8" if settings.backend == "native" else "f32",
         measured=tuple(measured),
         whole=tuple(whole),
+        speculation=speculation,
     )
+
+
+def _speculation(path: Path, settings: Settings, note: Callable[[str], None]) -> SpeculationReport:
+    from pellucid.bench.tasks import TASKS
+
+    given = SpeculativeSettings.of(settings.speculative)
+    # A model guesses anything, what is looked up has to stand there.
+    tasks = TASKS["code" if given.method == "draft" else "quoting"]
+    with LLM(
+        path,
+        backend=settings.backend,
+        threads=settings.threads,
+        kv_cache_dtype=settings.kv_dtype,
+        quantization=None if settings.mix is None else settings.mix.name,
+        speculative=settings.speculative,
+        enable_prefix_caching=False,
+        max_model_len=_SPECULATION_CONTEXT,
+    ) as llm:
+        first = dict(list(tasks.items())[:_N_TASKS])
+        return measure_speculation(llm, given.told(), first, _SPECULATION_LENGTH, note)
 
 
 def _ops(settings: Settings) -> Ops:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -19,19 +20,30 @@ from pellucid.cli.engine_options import (
     backend_option,
     kv_cache_dtype_option,
     quantization_option,
+    speculative_options,
     threads_option,
 )
 from pellucid.cli.output import in_bytes, note, write, write_json
 from pellucid.core.errors import BadInput
+from pellucid.speculation.settings import from_flags
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from pellucid.bench import Report
+    from pellucid.bench.speculation import SpeculationReport
     from pellucid.bench.spread import Spread
 
 MOST = 1 << 20  # of any number in a list
 COUNTS = "NUMBER,..."
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _speculative(command: F) -> F:
+    for option in reversed(speculative_options):
+        command = option(command)
+    return command
 
 
 @click.command()
@@ -66,6 +78,7 @@ COUNTS = "NUMBER,..."
     help="Measurements of each case.",
 )
 @kv_cache_dtype_option
+@_speculative
 @offline_option
 @json_option
 def bench(
@@ -80,6 +93,9 @@ def bench(
     context: str | None,
     repeats: int,
     kv_cache_dtype: str | None,
+    speculative_method: str | None,
+    speculative_model: str | None,
+    speculative_tokens: int | None,
     offline: bool,
     json: bool,
 ) -> None:
@@ -87,7 +103,8 @@ def bench(
 
     Prefill and decode, in tokens a second. Shares are of what the same threads reached in the same
     moments: of a plain read of as many bytes as the weights have, and of arithmetic in registers
-    alone. An empty list measures none of its kind.
+    alone. An empty list measures none of its kind. With a speculative method: what it can bring at
+    most here, and what it brought on a few tasks.
     """
     from pellucid.bench import Settings, report_json, run_bench
     from pellucid.cli.machine import describe_machine
@@ -104,6 +121,7 @@ def bench(
         threads=threads,
         kv_dtype=kv_cache_dtype,
         mix=None if quantization is None else mix_named(quantization),
+        speculative=from_flags(speculative_method, speculative_model, speculative_tokens),
     )
     path = find_model(name, offline)
     report = run_bench(path, settings, note)
@@ -156,6 +174,9 @@ def draw(report: Report) -> str:
     console.print(table)
     if report.whole:
         console.print(_whole_table(report))
+    if report.speculation is not None:
+        console.print(_bound_table(report.speculation))
+        console.print(_speculation_table(report.speculation))
     return out.getvalue()
 
 
@@ -186,6 +207,33 @@ def _whole_table(report: Report) -> Table:
             f"{1e3 * whole.step_seconds.median:.2f}",
             "-" if share is None else f"{share.median:.1%}",
         )
+    return table
+
+
+def _bound_table(speculation: SpeculationReport) -> Table:
+    seconds = speculation.seconds
+    table = _table("speculation: what it can bring", "rows of a step", *map(str, seconds))
+    table.add_row("its time, x", *(f"{took / seconds[1]:.2f}" for took in seconds.values()))
+    table.add_row("bound, x", *(f"{speculation.bound(rows):.2f}" for rows in seconds))
+    return table
+
+
+def _speculation_table(speculation: SpeculationReport) -> Table:
+    method = speculation.told.get("method")
+    columns = ("plain", "with drafts", "ratio", "bound", "of bound", "accepted", "ms a token")
+    table = _table(f"speculation by {method}: tokens/s, greedy, one at a time", "task", *columns)
+    for result in speculation.results:
+        table.add_row(
+            result.task,
+            f"{result.plain:.1f}",
+            f"{result.speculative:.1f}",
+            f"{result.ratio:.2f}",
+            f"{result.bound:.2f}",
+            f"{result.share:.0%}",
+            f"{result.accepted}/{result.guessed}",
+            f"{result.draft_ms:.1f} + {result.forward_ms:.1f} + {result.rest_ms:.1f}",
+        )
+    table.caption = "bound: by the rows of the same drafts alone; ms: drafting + model + rest"
     return table
 
 

@@ -1,4 +1,4 @@
-"""What `bench/speculation.py` asks: texts that an answer quotes, and code to be written."""
+"""Texts that an answer quotes, and code to be written: what speculation is measured on."""
 
 from __future__ import annotations
 
@@ -62,3 +62,5 @@ CODE = {
     "words": "Write a Python function that counts how often each word stands in a text.",
     "matrix": "Write a Python function that multiplies two matrices given as lists of lists.",
 }
+
+TASKS = {"quoting": QUOTING, "code": CODE}
