@@ -2,9 +2,9 @@
 #
 #   make run                      build, fetch the default model, answer PROMPT
 #   make run PROMPT="..." MODEL=smollm2-135m BACKEND=reference
-#   make test                     every check, then every test but those in a browser
+#   make test                     every check, then every test; those of the pages where there is a Chromium
 #   make test-python | test-native | test-model
-#   make test-browser             the pages in a headless Chromium, where there is one
+#   make test-browser             the pages alone, in a headless Chromium
 #   make sanitize                 the native tests under AddressSanitizer, UBSan and ThreadSanitizer
 #   make docs                     the guide as plain files in build/docs, its figures recorded
 #   make lint | clean
@@ -31,7 +31,7 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find native -type f 2>/dev
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 REQUIREMENTS := $(BIN)/python tools/requirements.py
 
-.PHONY: help run install lint test test-python test-native test-model test-browser sanitize docs clean
+.PHONY: help run install lint test test-python test-native test-model test-browser axe sanitize docs clean
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -69,19 +69,21 @@ lint: $(VENV)/installed $(VENV)/installed-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# All but what opens a browser: that is for test-browser.
-test: lint
-	$(BIN)/pytest -n $(JOBS) tests/python tests/native tests/model tests/browser/test_logic.py $(PYTEST_ARGS)
+# Those in a browser go to one worker, and first: they share a server, and wait for pages meanwhile.
+test: lint axe
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/browser tests/python tests/native tests/model $(PYTEST_ARGS)
 
 test-python test-native test-model: test-%: $(VENV)/installed $(VENV)/installed-test
 	$(BIN)/pytest -n $(JOBS) tests/$* $(PYTEST_ARGS)
 
-# axe-core, where npm can fetch it: without it that one test is skipped.
-test-browser: $(VENV)/installed $(VENV)/installed-test
-	@if command -v npm >/dev/null; then \
-		npm install --silent --no-audit --no-fund --prefix tests/browser || echo "axe-core was not fetched"; \
-	fi
+test-browser: $(VENV)/installed $(VENV)/installed-test axe
 	$(BIN)/pytest tests/browser $(PYTEST_ARGS)
+
+# axe-core, where npm can fetch it: without it the tests that ask it are skipped, and say so.
+axe:
+	@if command -v npm >/dev/null && [ ! -f tests/browser/node_modules/axe-core/axe.min.js ]; then \
+		timeout 60 npm install --silent --no-audit --no-fund --prefix tests/browser || echo "axe-core was not fetched"; \
+	fi
 
 # Two builds of their own under build/sanitize, kept for the next time.
 sanitize: $(VENV)/installed $(VENV)/installed-test

@@ -234,6 +234,12 @@ class Page:
         node = self.send("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
         self.send("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
 
+    def drop_file(self, x: float, y: float, path: Path, *, let_go: bool = True) -> None:
+        """Drags a file over the page, and lets it go there or takes it away again."""
+        data = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
+        for kind in ("dragEnter", "dragOver", "drop" if let_go else "dragCancel"):
+            self.send("Input.dispatchDragEvent", type=kind, x=x, y=y, data=data)
+
     def screenshot(self, path: Path, *, whole: bool = True) -> None:
         told = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(told["data"]))

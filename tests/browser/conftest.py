@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,14 @@ from tests.python.server.running import Running
 
 SYSTEM = "You answer in plain words, and never invent numbers. " * 12
 QUESTIONS = ("Name three rivers.", "Why is the sky blue?", "What is a cat?", "Say a poem.")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of a run with several workers in one of them: one server, one browser."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.xdist_group("browser"))
 
 
 @pytest.fixture(scope="session")
@@ -84,6 +93,31 @@ def settle(page: Page) -> None:
     """Waits until what was scrolled has told so, and was drawn."""
     frame = "new Promise((done) => requestAnimationFrame(done))"
     page.run(f"{frame}.then(() => {frame}).then(() => {frame}).then(() => true)")
+
+
+def insist(page: Page, act: Callable[[], None], condition: str) -> None:
+    """Does `act` until `condition` holds in the page: what is above an element may grow while
+    somebody points at it. `act` must be something that may be done twice."""
+    for patience_s in (5.0, 10.0, 20.0, 40.0):
+        act()
+        with contextlib.suppress(AssertionError):
+            page.until(condition, patience_s)
+            return
+    page.until(condition)
+
+
+def point(page: Page, expression: str) -> tuple[float, float]:
+    """Points at the middle of an element until it says what is there; where that is."""
+    where = (0.0, 0.0)
+
+    def there() -> None:
+        nonlocal where
+        page.move(1, 1)
+        where = place(page, expression)
+        page.move(*where)
+
+    insist(page, there, "!document.querySelector('.tip').hidden")
+    return where
 
 
 def place(page: Page, expression: str) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.browser.chrome import Page
-from tests.browser.conftest import ask, place, settle, view, wait_for_records
+from tests.browser.conftest import ask, insist, point, settle, view, wait_for_records
 from tests.python.server.running import Running
 
 FIGURES = (
@@ -66,6 +66,16 @@ def recording(served: Running, chrome: Any, tmp_path_factory: pytest.TempPathFac
     return path
 
 
+def open_source(served: Running, open_page: Open, recording: Path, source: str) -> Page:
+    """The pages on the server's records, or on those of a file."""
+    page = open_page(served.url)
+    wait_for_records(page)
+    if source == "recorded":
+        page.put_file("input[type=file]", recording)
+        page.until("pellucid.app.recording !== null && pellucid.app.store.steps.length > 0")
+    return page
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_figures_draw_live(served: Running, open_page: Open, scheme: str) -> None:
     page = open_page(served.url, prefers_color_scheme=scheme)
@@ -93,6 +103,26 @@ def test_a_recording_feeds_the_same_figures(
         assert view(page, name) == view(live, name), name
     page.run("document.querySelector('.tools button').click()")
     page.until("pellucid.app.feed.state === 'live' && pellucid.app.store.steps.length > 0")
+    assert_quiet(page, served)
+
+
+def test_a_recording_is_dropped_on_the_page(
+    served: Running, open_page: Open, recording: Path, tmp_path: Path
+) -> None:
+    page = open_page(served.url)
+    wait_for_records(page)
+    page.drop_file(600, 400, recording, let_go=False)
+    page.until("document.querySelector('.drop').hidden && pellucid.app.recording === null")
+    page.drop_file(600, 400, recording)
+    page.until("pellucid.app.recording !== null && pellucid.app.store.steps.length > 0")
+    assert page.run("document.querySelector('.drop').hidden")
+    told = json.loads(recording.read_text())["records"]["steps"]
+    assert page.run("pellucid.app.store.steps.map((s) => s.id)") == [step["id"] for step in told]
+    other = tmp_path / "photo.png"
+    other.write_bytes(b"\x89PNG no recording")
+    page.drop_file(600, 400, other)
+    page.until("document.querySelector('.notice').textContent.includes('photo.png')")
+    assert page.run("pellucid.app.recording.name") == recording.name
     assert_quiet(page, served)
 
 
@@ -239,15 +269,14 @@ def test_one_selection_for_all_and_in_the_address(served: Running, open_page: Op
     assert page.errors == again.errors == []
 
 
-def test_pointer_click_and_drag(served: Running, open_page: Open) -> None:
-    page = open_page(served.url)
-    wait_for_records(page)
+@pytest.mark.parametrize("source", ["live", "recorded"])
+def test_pointer_click_and_drag(
+    served: Running, open_page: Open, recording: Path, source: str
+) -> None:
+    page = open_source(served, open_page, recording, source)
     show_all(page)
     canvas = "document.querySelector('#figure-waterfall canvas')"
-    x, y = place(page, canvas)
-    page.until(f"({DRAWN})('waterfall')")
-    page.move(x, y)
-    page.until("!document.querySelector('.tip').hidden")
+    x, y = point(page, canvas)
     assert page.run("document.querySelector('.tip').textContent.length") > 10
     page.click(x, y)
     page.until("pellucid.app.selection.current.request !== null")
@@ -265,14 +294,19 @@ def test_pointer_click_and_drag(served: Running, open_page: Open) -> None:
     assert page.errors == []
 
 
-def test_keys_alone_reach_marks_and_select_them(served: Running, open_page: Open) -> None:
-    page = open_page(served.url)
-    wait_for_records(page)
+@pytest.mark.parametrize("source", ["live", "recorded"])
+def test_keys_alone_reach_marks_and_select_them(
+    served: Running, open_page: Open, recording: Path, source: str
+) -> None:
+    page = open_source(served, open_page, recording, source)
     show_all(page)
-    page.run("document.querySelector('#figure-bytes canvas').focus()")
-    settle(page)
-    page.press("ArrowLeft")
-    page.until("!document.querySelector('.tip').hidden")
+
+    def walk() -> None:
+        page.run("document.querySelector('#figure-bytes canvas').focus()")
+        settle(page)
+        page.press("ArrowLeft")
+
+    insist(page, walk, "!document.querySelector('.tip').hidden")
     page.until("document.querySelector('[aria-live=polite].aside').textContent.length > 10")
     page.press("Enter")
     page.until("pellucid.app.selection.current.step !== null")
@@ -290,6 +324,7 @@ def test_the_playground_asks_and_its_request_is_shown(served: Running, open_page
     wait_for_records(page)
     hostile = "<img src=x onerror=alert(1)><script>alert(2)</script> Say hello."
     page.run("document.querySelector('.playground [name=max_tokens]').value = '8'")
+    page.run("document.querySelector('.playground [name=temperature]').value = '0'")
     page.run(f"document.querySelector('.playground textarea').value = {json.dumps(hostile)}")
     page.run("document.querySelector('.playground form').requestSubmit()")
     page.until("document.querySelector('.timings dd') !== null")
@@ -303,8 +338,9 @@ def test_the_playground_asks_and_its_request_is_shown(served: Running, open_page
     shown = view(page, "tokens")
     answer = page.run("document.querySelector('.said.answer').lastChild.textContent")
     assert "".join(token.get("text", "") for token in shown["tokens"]).startswith(answer[:8])
-    lane = next(lane for lane in view(page, "waterfall")["lanes"] if lane["id"] == chosen)
-    assert lane["output_tokens"] == 8
+    lane = f"pellucid.view('waterfall').lanes.find((lane) => lane.id === '{chosen}')"
+    page.until(f"{lane}.state === 'finished'")  # told after the last byte
+    assert page.run(f"{lane}.output_tokens") == 8
     assert_quiet(page, served)
 
 
@@ -333,6 +369,23 @@ def test_the_tokenizer_bench(served: Running, open_page: Open) -> None:
     page.until("pellucid.view('tokenizer').benches.length === 2")
     assert len(view(page, "tokenizer")["benches"][1]["pieces"]) == len("Michael <b>Jordan</b>")
     assert_quiet(page, served)
+
+
+MOST_BYTES = 400_000
+WEIGHT = """["navigation", "resource"].flatMap((kind) => performance.getEntriesByType(kind))
+  .filter(({ name }) => !/\\/(live|v1|tokenize)\\b/.test(new URL(name).pathname))
+  .map(({ name, decodedBodySize }) => [new URL(name).pathname, decodedBodySize])"""
+
+
+def test_the_pages_weigh_little(served: Running, open_page: Open) -> None:
+    """All of the figures and a chapter with all of the guide's, unpacked."""
+    weights: dict[str, int] = {}
+    for path in ("/", "/guide/attention"):
+        page = open_page(served.url + path)
+        page.until("document.readyState === 'complete'")
+        weights |= dict(page.run(WEIGHT))
+    assert weights["/web/main.js"] > 0 and weights["/web/guide/main.js"] > 0
+    assert sum(weights.values()) < MOST_BYTES, weights
 
 
 @pytest.mark.parametrize("width", [390, 360])

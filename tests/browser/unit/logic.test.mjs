@@ -18,6 +18,7 @@ import { Pool, prefixRuns, replay } from "../web/model/pool.js";
 import { heat, leastTime } from "../web/model/roofline.js";
 import { acceptance, netTime, roundsOf } from "../web/model/rounds.js";
 import { achieved, byRequest, kind, phases, totalBytes } from "../web/model/steps.js";
+import { tokensOf } from "../web/playground/stream.js";
 
 const step = (id, fields = {}) => ({
   id, start: id, ms: { wait: 1, schedule: 2, prepare: null, forward: 10, unaccounted: 0.5, wall: 13.5 },
@@ -241,4 +242,11 @@ test("marks are found by place and walked by direction", () => {
 test("quantiles", () => {
   assert.equal(quantile([3, 1, 2], 0.5), 2);
   assert.equal(quantile([], 0.5), null);
+});
+
+test("a token that is part of a character is read by its bytes", () => {
+  const content = [{ token: "bytes:\\xf0\\x9f", logprob: -1, top_logprobs: [{ token: " cat", logprob: -2 }] }];
+  assert.deepEqual(tokensOf({ content }), [{ text: "‹F0 9F›", logprob: -1, top: [[null, " cat", -2]] }]);
+  const bytes = { tokens: ["bytes:\\x98", "bytes: no"], token_logprobs: [-1, -3], top_logprobs: [{ "bytes:\\x98": -1 }, null] };
+  assert.deepEqual(tokensOf(bytes).map((t) => t.text), ["‹98›", "bytes: no"]);
 });

@@ -12,6 +12,9 @@ const STATES = {
   absent: "no live records on this server", locked: "an API key is needed", lost: "not connected", recording: "recording",
 };
 
+/** A drag that was silent for so long is over. */
+const DRAG_MS = 700;
+
 const fileName = (what) => `pellucid-${what}-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}.json`;
 
 /** What a recording cost, and what it lost. */
@@ -168,15 +171,19 @@ export class Header {
   #dropping() {
     const cover = el("div", { class: "drop", hidden: true }, "Drop a recording to open it");
     document.body.append(cover);
-    let depth = 0;
     const holds = (event) => event.dataTransfer?.types.includes("Files");
-    addEventListener("dragenter", (event) => holds(event) && ((depth += 1), (cover.hidden = false)));
-    addEventListener("dragleave", (event) => holds(event) && ((depth -= 1), (cover.hidden = depth > 0 ? false : true)));
-    addEventListener("dragover", (event) => holds(event) && event.preventDefault());
+    let gone = null;
+    // A file that is held over the page says so several times a second; not every way of leaving is told.
+    addEventListener("dragover", (event) => {
+      if (!holds(event)) return;
+      event.preventDefault();
+      cover.hidden = false;
+      clearTimeout(gone);
+      gone = setTimeout(() => (cover.hidden = true), DRAG_MS);
+    });
     addEventListener("drop", (event) => {
       if (!holds(event)) return;
       event.preventDefault();
-      depth = 0;
       cover.hidden = true;
       this.open(event.dataTransfer.files[0]);
     });

@@ -44,9 +44,15 @@ function bodyOf({ chat, messages, prompt, params, probabilities }) {
 export function tokensOf(logprobs) {
   if (!logprobs) return [];
   if (logprobs.content) {
-    return logprobs.content.map((t) => ({ text: t.token, logprob: t.logprob, top: t.top_logprobs.map((a) => [null, a.token, a.logprob]) }));
+    return logprobs.content.map((t) => ({ text: readable(t.token), logprob: t.logprob, top: t.top_logprobs.map((a) => [null, readable(a.token), a.logprob]) }));
   }
   return (logprobs.tokens ?? []).map((text, i) => ({
-    text, logprob: logprobs.token_logprobs[i], top: Object.entries(logprobs.top_logprobs?.[i] ?? {}).map(([token, logprob]) => [null, token, logprob]),
+    text: readable(text), logprob: logprobs.token_logprobs[i], top: Object.entries(logprobs.top_logprobs?.[i] ?? {}).map(([token, logprob]) => [null, readable(token), logprob]),
   }));
+}
+
+/** A token that is part of a character comes as `bytes:\xf0\x9f`: read as ‹F0 9F›. */
+export function readable(token) {
+  if (!/^bytes:(\\x[0-9a-f]{2})+$/.test(token)) return token;
+  return `‹${token.slice("bytes:".length).replaceAll("\\x", " ").trim().toUpperCase()}›`;
 }
