@@ -10,6 +10,7 @@ import { NOTHING, Selection, read, write } from "../web/core/selection.js";
 import { EventParser } from "../web/core/sse.js";
 import { BOUNDS, Store } from "../web/core/store.js";
 import { busy, endOf, wall } from "../web/core/times.js";
+import { placed } from "../web/draw/labels.js";
 import { hit, neighbour } from "../web/draw/plot.js";
 import { decades, linear, log, niceEnd, niceStep } from "../web/draw/scales.js";
 import { stages, stepsByRequest, stretches } from "../web/model/lifecycle.js";
@@ -249,4 +250,15 @@ test("a token that is part of a character is read by its bytes", () => {
   assert.deepEqual(tokensOf({ content }), [{ text: "‹F0 9F›", logprob: -1, top: [[null, " cat", -2]] }]);
   const bytes = { tokens: ["bytes:\\x98", "bytes: no"], token_logprobs: [-1, -3], top_logprobs: [{ "bytes:\\x98": -1 }, null] };
   assert.deepEqual(tokensOf(bytes).map((t) => t.text), ["‹98›", "bytes: no"]);
+});
+
+test("names go where they cover neither a dot nor each other, and are left out where there is no room", () => {
+  const dots = [{ x: 100, y: 50, r: 5 }, { x: 115, y: 50, r: 5 }];
+  const [first, second] = placed([{ ...dots[0], text: "left" }, { ...dots[1], text: "right" }], dots, [0, 400]);
+  assert.ok(first.at[0] < 95 && second.at[0] > 120);
+  const crowd = Array.from({ length: 40 }, () => ({ x: 100, y: 50, r: 5, text: "one of many" }));
+  const kept = placed(crowd, crowd, [0, 400]);
+  assert.ok(kept.length > 1 && kept.length < 9);
+  assert.equal(new Set(kept.map(({ at }) => at.join())).size, kept.length);
+  assert.deepEqual(placed([{ x: 10, y: 50, r: 5, text: "a name that is wider than all there is" }], [], [0, 60]), []);
 });

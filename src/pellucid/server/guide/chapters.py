@@ -33,6 +33,12 @@ class Chapter:
         """How long it takes to read, at 200 words a minute."""
         return max(1, round(len(self.source.split()) / 200))
 
+    @property
+    def opening(self) -> str:
+        """Its first sentence, as text."""
+        paragraph = " ".join(self.source.split("\n\n")[1].split())
+        return re.split(r"(?<=[.?!]) ", paragraph)[0]
+
 
 @cache
 def chapters() -> dict[str, Chapter]:

@@ -16,7 +16,8 @@ def contents_page(numbers: Mapping[str, Any]) -> str:
     """What there is to read."""
     items = "".join(
         f'<li><a href="/guide/{one.name}">{escape(one.title)}</a> '
-        f'<span class="quiet">{one.minutes} min</span></li>\n'
+        f'<span class="quiet">{one.minutes} min</span>'
+        f'<span class="asks">{escape(one.opening)}</span></li>\n'
         for one in chapters().values()
     )
     minutes = sum(one.minutes for one in chapters().values())

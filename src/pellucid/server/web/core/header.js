@@ -27,6 +27,21 @@ function costOf({ steps, steps_let_go: letGo, dropped, cpu_s: cpu }) {
   ].filter(Boolean).join(", ");
 }
 
+/** Actions behind one word. It closes when one is chosen, by Escape, and when the focus or the pointer goes elsewhere. */
+function menu(name, ...actions) {
+  const details = el("details", { class: "menu" }, el("summary", {}, name), el("div", { class: "actions" }, actions));
+  const close = () => (details.open = false);
+  details.addEventListener("click", (event) => event.target.closest(".actions button") && close());
+  details.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    close();
+    details.firstElementChild.focus();
+  });
+  details.addEventListener("focusout", (event) => event.relatedTarget && !details.contains(event.relatedTarget) && close());
+  addEventListener("pointerdown", (event) => details.contains(event.target) || close());
+  return details;
+}
+
 /** Fills the bar and the line of what is selected. */
 export class Header {
   #app;
@@ -41,14 +56,15 @@ export class Header {
     this.dropped = el("span", { class: "quiet" });
     this.pause = el("button", { type: "button", on: { click: () => this.#pauseOrGoOn() } });
     this.file = el("input", { type: "file", accept: "application/json,.json", hidden: true, on: { change: () => this.open(this.file.files[0]) } });
-    this.trace = el("button", { type: "button", title: "Of the server's last steps; Perfetto and chrome://tracing open it", on: { click: () => this.#trace() } }, "Save trace");
+    this.trace = el("button", { type: "button", title: "Of the server's last steps; Perfetto and chrome://tracing open it", on: { click: () => this.#trace() } }, "Save trace for Perfetto");
     this.key = el("input", { type: "password", size: "14", autocomplete: "off", placeholder: "API key", aria: { label: "API key" }, on: { change: () => (app.api.key = this.key.value) } });
     this.key.value = app.api.key;
     bar.append(this.model, this.state, this.dropped, el("span", { class: "grow" }), el("div", { class: "tools" },
-      this.key, this.pause,
-      el("button", { type: "button", on: { click: () => this.file.click() } }, "Open recording"), this.file,
-      el("button", { type: "button", on: { click: () => this.#save() } }, "Save recording"),
-      this.trace,
+      this.key, this.pause, this.file,
+      menu("Recording",
+        el("button", { type: "button", title: "Or drop the file on the page", on: { click: () => this.file.click() } }, "Open recording …"),
+        el("button", { type: "button", on: { click: () => this.#save() } }, "Save recording"),
+        this.trace),
       this.#themes()));
     this.chips = el("span", { class: "chips" });
     selected.prepend(this.chips);

@@ -6,12 +6,15 @@ import { phasePaint } from "../core/names.js";
 import { legend } from "../draw/legend.js";
 import { Plot } from "../draw/plot.js";
 import { hatch, write } from "../draw/surface.js";
-import { HEATS, arithmeticPeak, heat, leastTime, peaks } from "../model/roofline.js";
+import { ABOVE, BEYOND, HEATS, arithmeticPeak, heat, leastTime, peaks } from "../model/roofline.js";
 import { wall } from "../core/times.js";
 import { kind, phases, positions } from "../model/steps.js";
 
 const ROW = 34;
 const GAP = 2;
+const STALLED = 5; // times its like: such an operation was held up
+const STALL_MS = 0.5; // what is worth a sentence
+const MUCH = 0.1; // of the forward pass: what goes by between operations is spoken of
 
 export const anatomy = {
   name: "anatomy",
@@ -54,6 +57,9 @@ export const anatomy = {
     said.push("Most of the forward pass went to ", first.op, " (", num(duration(first.ms)), ")");
     if (first.bound_ms > 0) said.push(", ", num(`${digits(first.ms / first.bound_ms, 2)} x`), " what the machine's ", first.by, " allows at best (", num(duration(first.bound_ms), "predicted"), ")");
     said.push(".");
+    if (first.bound_ms > ABOVE * first.ms) said.push(` ${BEYOND}`);
+    said.push(...late(kinds));
+    if (view.between_ms > MUCH * view.forward_ms) said.push(" Between its operations ", num(duration(view.between_ms)), " went by: the call itself, its checks, and whoever else had the processor.");
     if (view.checks.length) said.push(` Does not add up: ${view.checks.join("; ")}.`);
     return said;
   },
@@ -108,6 +114,18 @@ function described(span, limits) {
     bound_ms: least?.ms ?? null, by: least?.by ?? null,
     ratio: least && least.ms > 0 ? span.ms / least.ms : null,
   };
+}
+
+/** What one operation took far longer than its like in the other layers, in words: nothing of the work explains that. */
+function late(kinds) {
+  const odd = kinds.filter(({ ops }) => ops.length > 4).flatMap(({ ops }) => {
+    const usual = ops.map(({ ms }) => ms).sort((a, b) => a - b)[ops.length >> 1];
+    return ops.filter((op) => op.ms > STALLED * usual).map((op) => ({ op, usual }));
+  });
+  if (!odd.length) return [];
+  const { op, usual } = odd.reduce((a, b) => (b.op.ms - b.usual > a.op.ms - a.usual ? b : a));
+  if (op.ms - usual < STALL_MS) return [];
+  return [` ${op.op} of layer ${op.layer} took `, num(duration(op.ms)), ", in other layers ", num(duration(usual)), ": for that long something else had the processor."];
 }
 
 /** How far from the bound, as a colour; grey where the bound is not known. */

@@ -10,7 +10,7 @@ import { Plot } from "../draw/plot.js";
 import { linear, niceEnd } from "../draw/scales.js";
 import { line, path, write } from "../draw/surface.js";
 import { byteFormulas } from "../model/formulas.js";
-import { peaks } from "../model/roofline.js";
+import { ABOVE, BEYOND, peaks } from "../model/roofline.js";
 import { achieved, kind, positions, totalBytes, traffic } from "../model/steps.js";
 
 const MOST = 160;
@@ -44,8 +44,10 @@ export const byteLedger = {
       num(percent(step[main] / step.total), "predicted"), " of it ", key(WORDS[main], trafficPaint(main)),
     ];
     if (step.gb_per_s !== null) said.push("; weights, keys and values came at ", num(`${digits(step.gb_per_s)} GB/s`));
-    if (step.gb_per_s !== null && view.peak_gb_per_s) said.push(": ", num(percent(step.gb_per_s / view.peak_gb_per_s)), " of what this machine reads at best");
-    return [...said, "."];
+    if (step.gb_per_s !== null && view.peak_gb_per_s) said.push(": ", num(percent(step.gb_per_s / view.peak_gb_per_s)), " of what this machine's memory was seen to give");
+    said.push(".");
+    if (view.peak_gb_per_s && step.gb_per_s > ABOVE * view.peak_gb_per_s) said.push(` ${BEYOND}`);
+    return said;
   },
 
   table(view) {
@@ -77,7 +79,7 @@ function draw(plot, app, state, view, width) {
   const { paints } = app;
   const shown = view.steps.slice(-fitting(width));
   const by = (step) => (state.per === "step" ? 1 : Math.max(1, step.positions));
-  const height = 230;
+  const height = 300;
   const bottom = height - 22;
   const places = columns(shown.length, 56, width - 46);
   const y = linear([0, niceEnd(Math.max(...shown.map((s) => s.total / by(s))))], [bottom, 20]);
@@ -95,7 +97,9 @@ function draw(plot, app, state, view, width) {
     }
     rateAxis(ctx, rate, width, paints);
     if (view.peak_gb_per_s) line(ctx, 56, rate(view.peak_gb_per_s), width - 46, rate(view.peak_gb_per_s), paints.quiet, { dash: [5, 4] });
-    path(ctx, shown.map((s, i) => [places[i].mid, s.gb_per_s === null ? null : rate(s.gb_per_s)]), paints.ink);
+    const curve = shown.map((s, i) => [places[i].mid, s.gb_per_s === null ? null : rate(s.gb_per_s)]);
+    path(ctx, curve, paints.of("card"), { width: 4 }); // so that the line is seen on the columns
+    path(ctx, curve, paints.ink);
     stepAxis(ctx, ids, places, bottom, paints);
   });
 }

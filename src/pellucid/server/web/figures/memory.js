@@ -2,12 +2,12 @@
 
 import { el, replace, say, svg } from "../core/dom.js";
 import { bytes, digits, num, percent } from "../core/format.js";
-import { legend } from "../draw/legend.js";
 import { linear } from "../draw/scales.js";
 import { Picture } from "../draw/vector.js";
 import { kvPerToken } from "../model/formulas.js";
 
 const OTHER_PAINT = "cache";
+const LETTER = 5.9; // about the width of one in the figures' small type
 
 export const memoryAccount = {
   name: "memory",
@@ -44,8 +44,9 @@ export const memoryAccount = {
 
   sentence(view) {
     const said = ["The weights take ", num(bytes(view.weights_bytes), "predicted"), ", the KV pool ", num(bytes(view.kv.pool_bytes), "predicted"),
-      " (", num(percent(view.kv.used_bytes / view.kv.pool_bytes)), " of it in use)"];
-    if (view.resident_bytes !== null) said.push("; resident are ", num(bytes(view.resident_bytes)), ", ", num(percent(view.resident_bytes / view.machine_bytes)), " of this machine's ", num(bytes(view.machine_bytes)));
+      " at most: ", num(bytes(view.forecast_bytes), "predicted")];
+    if (view.resident_bytes !== null) said.push(". Resident are ", num(bytes(view.resident_bytes)), ", ", num(percent(view.resident_bytes / view.machine_bytes)), " of this machine's ", num(bytes(view.machine_bytes)));
+    if (view.resident_bytes !== null && view.resident_bytes < view.forecast_bytes) said.push(": a page of the pool becomes memory when it is first written, and ", num(percent(view.kv.used_bytes / view.kv.pool_bytes)), " of it holds something");
     return [...said, ". A token's keys and values: ", view.formula, "."];
   },
 
@@ -76,7 +77,7 @@ export const memoryAccount = {
         draw(picture, view, plan, width);
         warn(warning, view, plan, what.values);
       },
-      legend: legend(["bytes-weights-read", "weights"], ["bytes-kv-read", "keys and values"], [OTHER_PAINT, "all else (code, activations, tokenizer)"]),
+      legend: [document.createTextNode("All else: code, tokenizer, activations, what the interpreter takes.")],
     };
   },
 };
@@ -140,35 +141,68 @@ function warn(host, view, plan, { context, answers, dtype }) {
   const asked = `${digits(answers)} answer${answers === 1 ? "" : "s"} of ${digits(context)} tokens in ${dtype} take ${bytes(plan.kv)} ○`;
   if (left < 0) say(host, `The weights do not fit: they take ${bytes(view.weights_bytes)} of ${bytes(view.machine_bytes)}. A smaller format of them might.`);
   else if (plan.kv > left) say(host, `This context does not fit: ${asked}, and ${bytes(left)} are left beside the weights. At most ${digits(Math.floor(left / plan.perToken / answers))} tokens each would.`);
-  else say(host, `It fits: ${asked}, beside the weights ${bytes(plan.total)} of ${bytes(view.machine_bytes)}. The pool that was made holds ${digits(view.kv.pages * view.kv.page_size)} tokens.`);
+  else say(host, `It fits: ${asked}; with the weights that is ${bytes(plan.total)} of this machine's ${bytes(view.machine_bytes)}. The pool that was made holds ${digits(view.kv.pages * view.kv.page_size)} tokens.`);
   host.classList.toggle("bad", plan.kv > left);
 }
 
 function draw(picture, view, plan, width) {
-  const most = Math.max(view.machine_bytes, plan.total);
-  const x = linear([0, most], [0, width - 1]);
   const rows = [
-    { y: 18, label: "forecast ○", parts: [["weights", view.weights_bytes, "bytes-weights-read"], ["KV asked for", plan.kv, "bytes-kv-read"]], mark: "predicted" },
-    { y: 70, label: "resident ●", parts: [["weights", view.weights_bytes, "bytes-weights-read"], ["KV in use", view.kv.used_bytes, "bytes-kv-read"], ["all else", Math.max(0, view.other_bytes ?? 0), OTHER_PAINT]], mark: "measured" },
+    { y: 78, label: "forecast ○", parts: [["weights", view.weights_bytes, "bytes-weights-read"], ["keys and values asked for", plan.kv, "bytes-kv-read"]], mark: "predicted" },
+    { y: 142, label: "resident ●", parts: [["weights", view.weights_bytes, "bytes-weights-read"], ["keys and values so far", view.kv.used_bytes, "bytes-kv-read"], ["all else", Math.max(0, view.other_bytes ?? 0), OTHER_PAINT]], mark: "measured" },
   ];
-  picture.render(width, 136, [rows.map((r) => r.parts), most], () => [
-    ...rows.map((row) => bar(picture, row, x)),
-    svg("line", { class: "stroke", data: { paint: "bad" }, "stroke-width": 1.5, x1: x(view.machine_bytes), x2: x(view.machine_bytes), y1: 8, y2: 112 }),
-    svg("text", { x: Math.min(x(view.machine_bytes), width - 2), y: 128, "text-anchor": "end" }, `this machine: ${bytes(view.machine_bytes)}`),
+  const [forecastTotal, residentTotal] = rows.map(total);
+  const most = Math.max(forecastTotal, residentTotal);
+  const end = Math.max(view.machine_bytes, most);
+  const whole = linear([0, end], [0, width - 1]);
+  const near = linear([0, most], [0, width - 1]);
+  picture.render(width, 194, [rows.map((r) => r.parts), end], () => [
+    machine(rows[0], view, whole, near, most, width),
+    ...rows.map((row) => bar(picture, row, near, width)),
   ]);
 }
 
-function bar(picture, { y, label, parts, mark }, x) {
+const total = ({ parts }) => parts.reduce((sum, [, size]) => sum + size, 0);
+
+/** All of the machine's memory, what is asked of it, and where the bars below are a part of it. */
+function machine(forecastRow, view, whole, near, most, width) {
+  const limit = whole(view.machine_bytes);
   let at = 0;
-  const total = parts.reduce((sum, [, size]) => sum + size, 0);
-  const nodes = parts.map(([name, size, paint]) => {
+  const parts = forecastRow.parts.map(([, size, paint]) => {
+    const left = whole(at);
+    at += size;
+    return svg("rect", { class: "paint", data: { paint }, x: left, y: 18, width: Math.max(0.5, whole(at) - left), height: 10 });
+  });
+  const share = percent(at / view.machine_bytes);
+  return svg("g", { aria: { hidden: "true" } },
+    svg("text", { x: 0, y: 11 }, `this machine ●: ${bytes(view.machine_bytes)}`),
+    svg("text", { x: width - 1, y: 11, "text-anchor": "end" }, `${share} of it asked for`),
+    svg("rect", { class: "paint", data: { paint: "free" }, x: 0, y: 18, width: limit, height: 10 }),
+    parts,
+    svg("line", { class: "stroke", data: { paint: "bad" }, "stroke-width": 2, x1: limit, x2: limit, y1: 14, y2: 32 }),
+    svg("path", { class: "rule", d: `M0 31 V40 M${whole(most)} 31 L${near(most)} 60` }));
+}
+
+/** One bar and, below it, what its parts are. */
+function bar(picture, row, x, width) {
+  const { y, label, parts, mark } = row;
+  let at = 0;
+  let free = 0;
+  const all = total(row);
+  const nodes = parts.filter(([, size]) => size > 0).map(([name, size, paint]) => {
     const left = x(at);
     at += size;
-    const node = svg("rect", { class: "paint", data: { paint }, x: left, y, width: Math.max(x(at) - left, size > 0 ? 1 : 0), height: 26 });
-    return picture.mark(node, {
-      key: `${label} ${name}`,
-      tip: () => ({ title: name, paint, rows: [["size", bytes(size), name === "weights" ? "predicted" : mark], ["of the bar", percent(size / total)]] }),
-    });
+    const node = svg("rect", { class: "paint", data: { paint }, x: left, y, width: Math.max(x(at) - left - 0.75, 1), height: 22 });
+    const words = `${name} ${bytes(size)}`;
+    const [from, room] = [Math.min(Math.max(left, free), width - words.length * LETTER - 10), words.length * LETTER + 24];
+    free = from + room;
+    return [
+      picture.mark(node, {
+        key: `${label} ${name}`,
+        tip: () => ({ title: name, paint, rows: [["size", bytes(size), name === "weights" ? "predicted" : mark], ["of the bar", percent(size / all)]] }),
+      }),
+      svg("rect", { class: "paint", data: { paint }, x: from, y: y + 28, width: 7, height: 7, aria: { hidden: "true" } }),
+      svg("text", { x: from + 10, y: y + 35, aria: { hidden: "true" } }, words),
+    ];
   });
-  return svg("g", {}, svg("text", { x: 0, y: y - 5 }, `${label}: ${bytes(total)}`), nodes);
+  return svg("g", {}, svg("text", { class: "strong", x: 0, y: y - 5 }, `${label}: ${bytes(all)}`), nodes);
 }

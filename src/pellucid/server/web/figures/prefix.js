@@ -2,6 +2,7 @@
 
 import { digits, duration, key, num, plural, bytes } from "../core/format.js";
 import { requestPaint, shortName } from "../core/names.js";
+import { xAxis } from "../draw/axes.js";
 import { legend } from "../draw/legend.js";
 import { Plot } from "../draw/plot.js";
 import { linear, niceEnd } from "../draw/scales.js";
@@ -61,7 +62,7 @@ export const prefixTree = {
     body.append(plot.element);
     return {
       draw: (view, width) => (view.tree?.length ? drawTree(plot, app, view, width) : drawSaved(plot, app, view, width)),
-      legend: legend(["heat-3", "used of late"], ["heat-0", "not for long: the next to go"], ["ink", "the selected request's", "line"]),
+      legend: legend(["heat-3", "used of late"], ["heat-0", "used longest ago"], ["ink", "the selected request's", "line"]),
     };
   },
 };
@@ -76,11 +77,13 @@ function named(runs, owner) {
   }));
 }
 
-/** Milliseconds of the forward pass for a prompt's position, over the steps of prompts alone. */
+/** Milliseconds of the forward pass for one more position of a prompt: by the step that computed most of them at once,
+ * since in a short one it is the weights that take the time. */
 function msPerPosition(steps) {
   const prompts = steps.filter((s) => kind(s) === "prefill");
-  const n = prompts.reduce((sum, s) => sum + positions(s), 0);
-  return n ? prompts.reduce((sum, s) => sum + s.ms.forward, 0) / n : null;
+  if (!prompts.length) return null;
+  const longest = prompts.reduce((a, b) => (positions(b) > positions(a) ? b : a));
+  return longest.ms.forward / positions(longest);
 }
 
 function layOut(tree) {
@@ -102,8 +105,8 @@ function drawTree(plot, app, view, width) {
   const { all, leaves } = layOut(view.tree);
   const shown = all.filter((row) => row.y < MOST_ROWS);
   const deepest = Math.max(1, ...shown.map(({ node }) => node.depth + node.tokens));
-  const x = linear([0, niceEnd(deepest)], [4, width - 60]);
-  const height = Math.min(leaves, MOST_ROWS) * ROW + 26;
+  const x = linear([0, niceEnd(deepest)], [4, width - 76]);
+  const height = Math.min(leaves, MOST_ROWS) * ROW + 40;
   const uses = shown.map(({ node }) => node.used);
   const [old, fresh] = [Math.min(...uses), Math.max(...uses)];
   const victim = shown.find(({ node }) => node.pages.includes(view.next_victim))?.node ?? null;
@@ -127,9 +130,10 @@ function drawTree(plot, app, view, width) {
         ctx.lineWidth = 2;
         ctx.strokeRect(mark.x, mark.y, mark.w, mark.h);
       }
-      if (!mark.node.children.length) write(ctx, mark.node === victim ? "next to go" : `${mark.node.depth + mark.node.tokens}`, mark.x + mark.w + 5, mark.y + 6, { paint: app.paints.quiet });
+      if (!mark.node.children.length) write(ctx, mark.node === victim ? "next to go" : plural(mark.node.depth + mark.node.tokens, "token"), mark.x + mark.w + 5, mark.y + 6, { paint: app.paints.quiet });
     }
-    write(ctx, leaves > MOST_ROWS ? `tokens from the begin; ${leaves - MOST_ROWS} more branches` : "tokens from the begin", 4, height - 7, { paint: app.paints.quiet });
+    xAxis(ctx, x, { y: height - 32, format: digits, paints: app.paints, most: 4 });
+    write(ctx, leaves > MOST_ROWS ? `tokens from the beginning of a prompt; ${leaves - MOST_ROWS} more branches` : "tokens from the beginning of a prompt", 4, height - 6, { paint: app.paints.quiet });
   });
 }
 

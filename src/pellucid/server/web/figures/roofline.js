@@ -3,15 +3,16 @@
 import { el, say, svg } from "../core/dom.js";
 import { bytes, digits, duration, key, num, percent } from "../core/format.js";
 import { legend } from "../draw/legend.js";
+import { placed } from "../draw/labels.js";
 import { decades, log } from "../draw/scales.js";
 import { Picture } from "../draw/vector.js";
-import { arithmeticPeak, attainable, byOp, peaks } from "../model/roofline.js";
+import { ABOVE, BEYOND, arithmeticPeak, attainable, byOp, peaks } from "../model/roofline.js";
 import { kind, memoryBytes } from "../model/steps.js";
 
 const STEPS = 48;
 const MOST_OPS = 12;
-const LEAST_SHARE = 0.004; // of the time: what takes less is no dot
-const LABELLED = 5;
+const LEAST_SHARE = 0.02; // of the time: what takes less is no dot
+const LABELLED = 6;
 const WORK = { prefill: "prompt", decode: "answer" };
 
 export const roofline = {
@@ -42,6 +43,7 @@ export const roofline = {
       const roof = point.bound_by === "memory" ? "memory" : "arithmetic";
       said.push(said.length ? " " : "", key(`${point.work === "prefill" ? "Prompts" : "Answers"}`, `stage-${point.work}`), " are bound by ", roof, ": ",
         num(`${digits(point.rate)} Gop/s`), ", ", num(percent(point.rate / point.attainable)), " of what ", num(`${digits(point.intensity)}`, "predicted"), " operations per byte allow.");
+      if (point.rate > ABOVE * point.attainable) said.push(` ${BEYOND}`);
     }
     return said;
   },
@@ -65,7 +67,7 @@ export const roofline = {
     return {
       controls: slider(state, redraw),
       draw: (view, width) => draw(picture, app, state, view, width),
-      legend: legend(["stage-prefill", "prompts", "dot"], ["stage-decode", "answers", "dot"], ["stage-decode", "predicted for the batch above", "ring"], ["ink", "roofs, measured", "line"]),
+      legend: legend(["stage-prefill", "prompts"], ["stage-decode", "answers", "dot"], ["stage-decode", "predicted for the batch above", "ring"], ["ink", "roofs, measured", "line"]),
     };
   },
 };
@@ -157,7 +159,8 @@ function roofLines({ gb_per_s: bandwidth, gops_int8: int8, gflops_f32: f32 }, x,
   const [low] = x.domain;
   const start = Math.max(low, y.domain[0] / bandwidth);
   const lines = [svg("line", { class: "stroke", "stroke-width": 1.5, data: { paint: "ink" }, x1: x(start), y1: y(start * bandwidth), x2: x(top / bandwidth), y2: y(top) })];
-  lines.push(svg("text", { class: "strong", x: x(start) + 6, y: y(start * bandwidth) - 16 }, `${digits(bandwidth)} GB/s ●`));
+  const [sx, sy] = [x(start) + 0.62 * (x(top / bandwidth) - x(start)), y(start * bandwidth) + 0.62 * (y(top) - y(start * bandwidth))];
+  lines.push(svg("text", { class: "strong", x: sx - 8, y: sy - 4, "text-anchor": "end" }, `${digits(bandwidth)} GB/s ●`));
   for (const [peak, name] of [[int8, "8-bit"], [f32, "float"]]) {
     if (peak === null) continue;
     lines.push(svg("line", { class: "stroke", "stroke-width": 1.5, data: { paint: "ink" }, x1: x(peak / bandwidth), y1: y(peak), x2: x.range[1], y2: y(peak) }));
@@ -210,18 +213,14 @@ function hollow(picture, dot, x, y, batch) {
   });
 }
 
-/** Names of the longest operations, where they do not cover each other. */
+/** Names of the longest operations, where they cover neither each other nor a dot. */
 function labels(points, x, y, width) {
-  const taken = [];
-  const nodes = [];
-  const order = points.toSorted((a, b) => (b.op === "whole") - (a.op === "whole") || b.ms - a.ms);
-  for (const point of order) {
-    const [px, py] = [x(point.intensity), y(point.rate)];
-    if (nodes.length >= LABELLED + 2 || taken.some(([tx, ty]) => Math.abs(tx - px) < 90 && Math.abs(ty - py) < 13)) continue;
-    taken.push([px, py]);
-    const left = px > width - 110;
-    const name = point.op === "whole" ? (point.work === "prefill" ? "prompts" : "answers") : point.op;
-    nodes.push(svg("text", { class: point.op === "whole" ? "strong" : null, x: left ? px - 10 : px + 10, y: py + 4, "text-anchor": left ? "end" : "start" }, name));
-  }
+  const order = points.toSorted((a, b) => (b.op === "whole") - (a.op === "whole") || b.ms - a.ms).slice(0, LABELLED + 2);
+  const wanted = order.map((point) => ({
+    x: x(point.intensity), y: y(point.rate), r: point.op === "whole" ? 7 : 5,
+    text: point.op === "whole" ? (point.work === "prefill" ? "prompts" : "answers") : point.op, strong: point.op === "whole",
+  }));
+  const dots = points.map((point) => ({ x: x(point.intensity), y: y(point.rate), r: 5 }));
+  const nodes = placed(wanted, dots, [52, width]).map((label) => svg("text", { class: label.strong ? "strong" : null, x: label.at[0], y: label.at[1] + 4 }, label.text));
   return svg("g", { aria: { hidden: "true" }, "pointer-events": "none" }, nodes);
 }

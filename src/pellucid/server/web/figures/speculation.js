@@ -14,13 +14,14 @@ export const speculationLadder = {
   number: 10,
   title: "Speculation ladder",
   question: "Did guessing pay?",
+  wide: true,
 
   view(app) {
     const rounds = roundsOf(app.store.steps, app.selection.current.request);
     if (rounds.length) return { unit: "tokens", rounds, by_position: acceptance(rounds), time_ms: netTime(app.store.steps) };
     const feature = app.store.about?.features?.speculation;
     if (!app.store.about) return app.nothing;
-    if (feature === null || feature === undefined) return { empty: "off", why: "No draft guesses tokens in this engine: every answer token is computed by a step of its own." };
+    if (feature === null || feature === undefined) return { empty: "off", why: "No draft guesses tokens in this engine: every answer token is computed by a step of its own. Start the server with --speculative-method ngram (the text itself is looked up), draft (a smaller model guesses) or early-exit (the first layers do)." };
     if (typeof feature === "string") return { empty: "off", why: feature };
     return { empty: "no traffic", why: "Guessing is on, and no round of it is in the window." };
   },

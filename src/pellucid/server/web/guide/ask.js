@@ -1,6 +1,6 @@
 // What figures ask: the engine behind the page, or the answers that were recorded with a copy of it.
 
-import { Api } from "../core/api.js";
+import { Api, random } from "../core/api.js";
 import { eventsOf } from "../core/sse.js";
 
 const kept = document.getElementById("recorded");
@@ -38,7 +38,8 @@ export async function* streamed(body, signal) {
     return;
   }
   const began = performance.now();
-  const response = await api.open("/v1/completions", { body, signal });
+  // A salt of its own: nothing of the prompt is in the prefix cache, as if nobody had read this page before.
+  const response = await api.open("/v1/completions", { body: { ...body, cache_salt: random() }, signal });
   for await (const { data } of eventsOf(response)) {
     if (data === "[DONE]") return;
     const chunk = JSON.parse(data);

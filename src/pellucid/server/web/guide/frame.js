@@ -9,7 +9,7 @@ const SAYS = {
   simulated: "simulated in this page",
 };
 
-/** `{element, controls, picture, say(text), fail(error), busy(work)}` of a figure that asks `question`. */
+/** `{element, controls, picture, say(text), fail(error), busy(work), room(), onRoom(draw)}` of a figure that asks `question`. */
 export function frame(host, question, mark) {
   const controls = el("div", { class: "controls" });
   const picture = el("div", { class: "picture" });
@@ -25,6 +25,7 @@ export function frame(host, question, mark) {
   const fail = (error) => {
     words.classList.add("bad");
     words.textContent = error.message;
+    if (error.status === 401) document.dispatchEvent(new Event("pellucid-refused")); // the page then asks for a key
   };
   /** Runs `work` while the figure says that it waits. */
   const busy = async (work) => {
@@ -36,7 +37,18 @@ export function frame(host, question, mark) {
     }
     element.removeAttribute("aria-busy");
   };
-  return { element, controls, picture, say, fail, busy };
+  /** How wide a drawing is, so that its words keep their size on a phone. */
+  const room = () => Math.max(280, Math.min(620, picture.clientWidth || 620));
+  /** Calls `draw` when there is another width to draw for. */
+  const onRoom = (draw) => {
+    let last = room();
+    new ResizeObserver(() => {
+      if (room() === last) return;
+      last = room();
+      draw();
+    }).observe(picture);
+  };
+  return { element, controls, picture, say, fail, busy, room, onRoom };
 }
 
 /** A text to ask with; in a copy it cannot be changed. `changed(text)` is called a moment after the last key. */

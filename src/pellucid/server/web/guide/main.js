@@ -38,7 +38,7 @@ class PellucidFigure extends HTMLElement {
 }
 
 const theme = new Theme();
-const modes = { auto: "Light as the system", light: "Light", dark: "Dark" };
+const modes = { auto: "Theme of the system", light: "Light", dark: "Dark" };
 const select = el("select", { aria: { label: "Theme" } }, Object.entries(modes).map(([value, text]) => el("option", { value }, text)));
 select.value = theme.mode;
 select.addEventListener("change", () => theme.set(select.value));
@@ -46,10 +46,15 @@ const tools = document.querySelector(".tools");
 tools.append(select);
 if (!recorded) {
   tools.prepend(el("a", { href: "/" }, "The engine, live"));
-  const key = el("input", { type: "password", placeholder: "API key, if one is asked for", autocomplete: "off", aria: { label: "API key" } });
+  const key = el("input", { type: "password", placeholder: "API key", autocomplete: "off", aria: { label: "API key" } });
   key.value = api.key;
-  key.addEventListener("change", () => (api.key = key.value));
-  tools.append(el("form", { on: { submit: (event) => event.preventDefault() } }, key)); // a form, so that browsers know what it is
+  key.addEventListener("change", () => {
+    api.key = key.value;
+    location.reload(); // figures ask when they are first seen
+  });
+  const form = el("form", { hidden: !api.key, on: { submit: (event) => event.preventDefault() } }, key); // a form, so that browsers know what it is
+  tools.append(form);
+  document.addEventListener("pellucid-refused", () => (form.hidden = false));
 }
 customElements.define("pellucid-figure", PellucidFigure);
 

@@ -35,6 +35,12 @@ export function attainable(intensity, bandwidth, arithmetic) {
   return Math.min(arithmetic ?? Infinity, bandwidth === null ? Infinity : intensity * bandwidth);
 }
 
+/** What is faster than its bound by more than this factor has not been bound by it. */
+export const ABOVE = 1.05;
+
+/** Why something may be faster than memory was seen to be. */
+export const BEYOND = "That is more than the memory gave when it was measured: a part came from the processor's caches, or the machine was busy then.";
+
 /** Which of the five heats a ratio of measured to least time has. */
 export function heat(ratio) {
   if (ratio === null || !Number.isFinite(ratio)) return 0;

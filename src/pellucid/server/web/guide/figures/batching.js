@@ -8,9 +8,18 @@ import { button, frame } from "../frame.js";
 
 export function batching(host) {
   const figure = frame(host, "What do others in the batch cost me, and what do they bring?", "live");
-  figure.controls.append(button("Measure", () => measure()));
-  replace(figure.picture, el("p", { class: "quiet" }, `Asks the engine ${DEFAULTS.batches.join(", ")} times at once, for ${DEFAULTS.tokens} tokens each.`));
+  const again = button("Measure again", () => measure(), { hidden: recorded !== null });
+  figure.controls.append(again);
+  replace(figure.picture, el("p", { class: "quiet" }, `The engine is asked ${DEFAULTS.batches.join(", ")} times at once, for ${DEFAULTS.tokens} tokens each.`));
   const measure = () => figure.busy(async () => {
+    again.disabled = true;
+    try {
+      await askAll();
+    } finally {
+      again.disabled = false;
+    }
+  });
+  const askAll = async () => {
     const rows = recorded ? await ask("batching") : [];
     if (!recorded) {
       for (const many of DEFAULTS.batches) {
@@ -22,14 +31,14 @@ export function batching(host) {
     draw(rows);
     const [one, most] = [rows[0], rows.at(-1)];
     figure.say(`${most.many} at once: ${(most.rate / one.rate).toFixed(1)} times as many tokens a second in all, and each waits ${(most.gap / one.gap).toFixed(1)} times as long for its next one.`);
-  });
+  };
   const draw = (rows) => {
     const [rate, gap] = [Math.max(...rows.map((row) => row.rate)), Math.max(...rows.map((row) => row.gap))];
     replace(figure.picture, el("div", { class: "beside" },
       el("div", {}, el("p", { class: "quiet" }, "tokens a second, all together"), rows.map((row) => bar(`${row.many} at once`, row.rate / rate, row.rate.toFixed(0)))),
       el("div", {}, el("p", { class: "quiet" }, "ms between two tokens of one"), rows.map((row) => bar(`${row.many} at once`, row.gap / gap, row.gap.toFixed(1), "second")))));
   };
-  if (recorded) measure();
+  measure();
 }
 
 /** `many` answers asked for in the same moment. */

@@ -13,7 +13,7 @@ export function layers(host) {
   const look = () => figure.busy(async () => {
     const seen = await ask("/guide/look", { prompt: field.field.value });
     const rows = seen.lens.map((top, i) => el("tr", {}, el("th", { scope: "row" }, i === 0 ? "embedding" : `layer ${i}`), top.map(lensCell)));
-    replace(figure.picture, el("div", { class: "scroll tall" }, el("table", { class: "lens" },
+    replace(figure.picture, el("div", { class: "scroll" }, el("table", { class: "lens" },
       el("caption", {}, "The three likeliest next tokens, if the model ended here. The fuller the colour, the surer."), el("tbody", {}, rows))));
     const final = seen.lens.at(-1)[0].text;
     const since = firstOfRun(seen.lens.map((top) => top[0].text));

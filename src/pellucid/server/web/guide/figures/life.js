@@ -32,8 +32,13 @@ function framesOf(seen) {
   const text = seen.tokens.map((token) => token.text).join("");
   const chips = (below, more = []) => el("div", { class: "chips" }, seen.tokens.map((token, i) => chip(token.text, below(token, i), i)), more);
   const last = seen.lens.at(-1);
+  const then = (words) => el("p", { class: "then" }, words);
   const frames = [
-    { says: "It begins as text: a row of characters.", picture: () => el("p", { class: "raw" }, visible(text)) },
+    {
+      says: `The whole of it: a row of characters becomes ${seen.tokens.length} tokens, passes ${seen.layers} layers, and ends as a probability of each token there is. Go through it step by step.`,
+      picture: () => el("div", {}, el("p", { class: "raw" }, visible(text)), then("tokens, by their numbers"), chips((token) => token.id), then(`${seen.layers} layers later: what comes next, and how surely`), last.map((one) => bar(visible(one.text), one.p, percent(one.p)))),
+    },
+    { says: "It begins as text.", picture: () => el("p", { class: "raw" }, visible(text)) },
     { says: `The tokenizer cuts it into ${seen.tokens.length} pieces that it knows, and gives each its number.`, picture: () => chips((token) => token.id) },
     { says: `Each number picks a row of a table: ${numbers.hidden} numbers for each token, learnt in training. From here on there is no text.`, picture: () => chips(() => `${numbers.hidden} numbers`) },
   ];

@@ -6,6 +6,7 @@ import { Player } from "../player.js";
 
 const PAGES = 16;
 const SIZE = 4;
+const TELLING = 6; // the picture that it begins with: two requests share pages
 const SCRIPT = [
   ["take", "A", 3, "Request A arrives with 10 tokens. At four tokens a page it needs three pages, wherever they are free."],
   ["take", "B", 2, "Request B arrives with 7 tokens: two pages more. Nobody had to reserve room for the longest possible answer."],
@@ -28,7 +29,7 @@ export function pages(host) {
     figure.say(states[at].says);
   }, { every: 2600 });
   figure.picture.append(grid, player.element);
-  player.show(0);
+  player.show(TELLING);
 }
 
 /** The pool after each line of a script: for every page its kind (free, owned, cached) and owners. */

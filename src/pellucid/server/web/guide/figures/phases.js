@@ -16,10 +16,10 @@ export function phases(host) {
       lanes.push({ name, words: prompt.split(" ").length, times });
       for await (const token of streamed(completion(prompt, DEFAULTS.tokens))) {
         times.push(token.ms);
-        replace(figure.picture, chart(lanes));
+        replace(figure.picture, chart(lanes, figure.room()));
       }
     }
-    replace(figure.picture, chart(lanes));
+    replace(figure.picture, chart(lanes, figure.room()));
     const [short, long] = lanes.map(({ times }) => ({ first: times[0], gap: (times.at(-1) - times[0]) / (times.length - 1) }));
     figure.say(`First token: ${short.first.toFixed(0)} ms after ${lanes[0].words} words, ${long.first.toFixed(0)} ms after ${lanes[1].words}. Then one every ${short.gap.toFixed(1)} ms and ${long.gap.toFixed(1)} ms: the prompt's length is paid for at the start.`);
   });
@@ -27,17 +27,19 @@ export function phases(host) {
   run();
 }
 
-function chart(lanes) {
+function chart(lanes, w) {
+  const left = w > 400 ? 110 : 92;
   const end = Math.max(50, ...lanes.flatMap((lane) => lane.times)) * 1.02;
-  const across = scale(0, end, 110, 610);
+  const across = scale(0, end, left, w - 10);
   const rows = lanes.map((lane, i) => {
     const y = 26 + i * 54;
     const first = lane.times[0] ?? 0;
     return [
-      label(104, y + 15, lane.name, { "text-anchor": "end" }),
-      svg("rect", { x: 110, y, width: Math.max(0, across(first) - 110), height: 22, class: "wait" }),
+      label(left - 6, y + 15, lane.name, { "text-anchor": "end" }),
+      svg("rect", { x: left, y, width: Math.max(0, across(first) - left), height: 22, class: "wait" }),
+      lane.times.length ? label(across(first) > left + 90 ? across(first) - 6 : left + 4, y + 15, `${first.toFixed(0)} ms`, { class: "inverse", "text-anchor": across(first) > left + 90 ? "end" : "start" }) : null,
       lane.times.map((ms) => svg("line", { x1: across(ms), x2: across(ms), y1: y - 3, y2: y + 25, class: "tick" })),
     ];
   });
-  return picture(620, 140, "When each token came, for both prompts", rows, label(110, 136, "0"), label(610, 136, `${end.toFixed(0)} ms`, { "text-anchor": "end" }));
+  return picture(w, 140, "When each token came, for both prompts", rows, label(left, 136, "0"), label(w - 10, 136, `${end.toFixed(0)} ms`, { "text-anchor": "end" }));
 }

@@ -12,7 +12,7 @@ export function quantisation(host) {
   const draw = () => {
     const weights = block(outlier.checked);
     const done = quantised(weights, bits.value);
-    replace(figure.picture, chart(weights, done));
+    replace(figure.picture, chart(weights, done, figure.room()));
     const exact = Math.sqrt(weights.reduce((sum, w) => sum + w * w, 0));
     const lost = Math.sqrt(weights.reduce((sum, w, i) => sum + (w - done.values[i]) ** 2, 0));
     figure.say(`${2 ** bits.value} levels, ${done.step.toFixed(3)} apart. The error is ${(100 * lost / exact).toFixed(1)} % of the weights' size; stored are ${BLOCK} numbers of ${bits.value} bits and one scale of 16: ${(bits.value + 16 / BLOCK).toFixed(1)} bits a weight.`);
@@ -20,6 +20,7 @@ export function quantisation(host) {
   const bits = slider("Bits", { min: 2, max: 8, value: 4 }, () => draw());
   figure.controls.append(bits.element, el("label", {}, outlier, "One weight is four times as large"));
   draw();
+  figure.onRoom(draw);
 }
 
 /** The same bell curve each time; one of them large if asked. */
@@ -37,12 +38,12 @@ export function quantised(weights, bits) {
   return { step, levels, values: levels.map((level) => level * step) };
 }
 
-function chart(weights, { values, step }) {
+function chart(weights, { values, step }, room) {
   const most = 1.08 * Math.max(...weights.map(Math.abs));
-  const across = scale(0, BLOCK - 1, 30, 600), down = scale(-most, most, 190, 10);
+  const across = scale(0, BLOCK - 1, 30, room - 20), down = scale(-most, most, 190, 10);
   const lines = [];
-  for (let level = -Math.floor(most / step); level <= most / step && lines.length < 130; level++) lines.push(svg("line", { x1: 20, x2: 610, y1: down(level * step), y2: down(level * step), class: "grid" }));
-  return picture(620, 212, "Thirty-two weights, and the levels that they are rounded to", lines,
+  for (let level = -Math.floor(most / step); level <= most / step && lines.length < 130; level++) lines.push(svg("line", { x1: 20, x2: room - 10, y1: down(level * step), y2: down(level * step), class: "grid" }));
+  return picture(room, 212, "Thirty-two weights, and the levels that they are rounded to", lines,
     weights.map((w, i) => [svg("line", { x1: across(i), x2: across(i), y1: down(w), y2: down(values[i]), class: "lost" }), svg("circle", { cx: across(i), cy: down(w), r: 3.5, class: "ring" }), svg("circle", { cx: across(i), cy: down(values[i]), r: 3.5, class: "dot" })]),
-    label(20, 208, "rings: the weights; dots: what is stored; lines between: what is lost"));
+    label(20, 208, room > 420 ? "rings: the weights; dots: what is stored; lines between: what is lost" : "ring: weight; dot: stored; line: lost"));
 }

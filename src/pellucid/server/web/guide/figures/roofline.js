@@ -21,10 +21,11 @@ export function roofline(host) {
     const machine = machines[where.field.value];
     const step = stepOf(numbers, 2 ** batch.value, 2 ** context.value);
     const found = bound(step, machine);
-    replace(figure.picture, chart(machine, found));
+    replace(figure.picture, chart(machine, found, figure.room()));
     figure.say(`${(step.bytes / 1e6).toFixed(0)} MB and ${(step.operations / 1e9).toFixed(2)} G operations: ${found.intensity.toFixed(1)} operations a byte, and the ridge is at ${found.ridge.toFixed(0)}. So it is bound by ${found.by}: at least ${(1000 * found.seconds).toPrecision(3)} ms, at most ${(2 ** batch.value / found.seconds).toFixed(0)} tokens a second together.`);
   };
   draw();
+  figure.onRoom(draw);
   ask("/live/about").then(({ machine }) => {
     if (!machine?.peak_gb_per_s) return;
     const read = machine.peak_gb_per_s * 1e9, operations = machine.peak_gops_int8 * 1e9;
@@ -46,14 +47,32 @@ export function bound({ operations, bytes }, machine) {
   return { intensity: operations / bytes, ridge: machine.operations / machine.read, seconds: Math.max(memory, arithmetic), by: memory >= arithmetic ? "memory" : "arithmetic", rate: operations / Math.max(memory, arithmetic) };
 }
 
-function chart(machine, found) {
-  const across = scale(0.5, 4096, 60, 610, true), down = scale(machine.operations / 3000, machine.operations * 2, 220, 14, true);
+function chart(machine, found, w) {
+  const top = machine.operations * 2, low = machine.operations / 3000;
+  const across = scale(0.5, 4096, 60, w - 10, true), down = scale(low, top, 220, 14, true);
   const at = (x) => Math.min(machine.operations, x * machine.read);
   const points = [0.5, found.ridge, 4096].map((x) => `${across(x).toFixed(1)},${Math.min(225, down(at(x))).toFixed(1)}`).join(" ");
-  const ticks = [1, 10, 100, 1000].map((x) => [svg("line", { x1: across(x), x2: across(x), y1: 14, y2: 224, class: "grid" }), label(across(x), 240, String(x), { "text-anchor": "middle" })]);
-  return picture(620, 262, "Roofline: operations a second against operations a byte", ticks,
+  const ticks = (w > 400 ? [1, 10, 100, 1000] : [1, 30, 1000]).map((x) => [svg("line", { x1: across(x), x2: across(x), y1: 14, y2: 224, class: "grid" }), label(across(x), 240, String(x), { "text-anchor": "middle" })]);
+  const rates = powers(low, top).map((x) => [svg("line", { x1: 60, x2: w - 10, y1: down(x), y2: down(x), class: "grid" }), label(54, down(x) + 4, short(x), { "text-anchor": "end" })]);
+  const slope = found.ridge / (Math.abs(Math.log10(found.ridge / 2.5 / found.intensity)) < 0.4 ? 12 : 2.5); // where the memory's roof is named: not at the dot
+  const right = across(found.intensity) < w * 0.7;
+  return picture(w, 262, "Roofline: operations a second against operations a byte", ticks, rates,
     svg("polyline", { points, class: "curve" }),
     svg("circle", { cx: across(found.intensity), cy: down(found.rate), r: 7, class: "dot" }),
-    label(340, 258, "operations a byte", { "text-anchor": "middle" }), label(64, 12, "operations a second, at most"),
-    label(across(found.ridge), down(machine.operations) - 6, "ridge", { "text-anchor": "middle" }));
+    label(across(found.intensity) + (right ? 13 : -13), down(found.rate) + (right ? 14 : -10), "this step", { class: "strong", "text-anchor": right ? "start" : "end" }),
+    label(across(slope) + 10, down(at(slope)) + 12, `memory, ${short(machine.read)}B/s`),
+    label(w - 14, down(machine.operations) - 7, `arithmetic, ${short(machine.operations)} op/s`, { "text-anchor": "end" }),
+    label((50 + w) / 2, 258, "operations a byte", { "text-anchor": "middle" }), label(4, 10, "operations a second"));
+}
+
+/** Powers of ten between two values. */
+function powers(low, high) {
+  const found = [];
+  for (let x = 10 ** Math.ceil(Math.log10(low)); x <= high; x *= 10) found.push(x);
+  return found;
+}
+
+function short(value) {
+  const [size, prefix] = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1, ""]].find(([least]) => value >= least * 0.9995) ?? [1, ""];
+  return `${Number((value / size).toPrecision(3))} ${prefix}`;
 }
