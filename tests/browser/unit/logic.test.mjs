@@ -136,7 +136,8 @@ test("a request's parts and what is not accounted for are its total", () => {
   const { total, ...rest } = parts;
   assert.ok(Math.abs(total - 520) < 1e-6);
   assert.ok(Math.abs(Object.values(rest).reduce((a, b) => a + b, 0) - total) < 1e-6);
-  assert.deepEqual(stretches(request("a.1", 10)).map((s) => s.stage), ["tokenize", "queue", "send"]);
+  assert.ok(Math.abs(parts.receive - 2) < 1e-6);
+  assert.deepEqual(stretches(request("a.1", 10)).map((s) => s.stage), ["receive", "tokenize", "queue", "send"]);
   const waiting = stages({ id: "b.2", state: "queued", received: null, queued: 1, started: null, first_token: null, last_token: null, finished: null, sent: null, tokenize_ms: null, detokenize_ms: null });
   assert.equal(waiting.total, 0);
 });

@@ -4,7 +4,7 @@
 export const PHASES = ["wait", "schedule", "draft", "prepare", "forward", "sample", "post", "emit", "unaccounted"];
 
 /** Parts of a request's time, in order. */
-export const STAGES = ["tokenize", "queue", "prefill", "decode", "detokenize", "send", "unaccounted"];
+export const STAGES = ["receive", "tokenize", "queue", "prefill", "decode", "detokenize", "send", "unaccounted"];
 
 /** What a step reads and writes. */
 export const TRAFFIC = ["weights_read", "kv_read", "kv_written", "activations"];

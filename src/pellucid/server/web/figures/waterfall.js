@@ -14,7 +14,7 @@ const MOST_LANES = 14;
 const LANE = 24;
 const BAR = 14;
 const VERBS = { finished: "took", failed: "failed after", cancelled: "was cancelled after", running: "has run for", queued: "has waited for" };
-const WORDS = { tokenize: "tokenize", queue: "in the queue", prefill: "prompt", decode: "answer", detokenize: "detokenize", send: "send", unaccounted: "unaccounted" };
+const WORDS = { receive: "read and checked", tokenize: "tokenize", queue: "in the queue", prefill: "prompt", decode: "answer", detokenize: "detokenize", send: "send", unaccounted: "unaccounted" };
 
 export const waterfall = {
   name: "waterfall",
@@ -38,7 +38,7 @@ export const waterfall = {
     const shares = largest.flatMap((stage, i) => [
       i ? ", " : "", key(WORDS[stage], stagePaint(stage)), " ", num(percent(parts[stage] / total)),
     ]);
-    const first = ["tokenize", "queue", "prefill"].filter((stage) => parts[stage] >= 0.05 * lane.ttft_ms).flatMap((stage, i) => [i ? ", " : "", `${WORDS[stage]} `, num(duration(parts[stage]))]);
+    const first = ["receive", "tokenize", "queue", "prefill"].filter((stage) => parts[stage] >= 0.05 * lane.ttft_ms).flatMap((stage, i) => [i ? ", " : "", `${WORDS[stage]} `, num(duration(parts[stage]))]);
     return [
       key(lane.name, lane.paint), ` ${VERBS[lane.state] ?? "is there for"} `, num(duration(total)),
       lane.ttft_ms === null ? "" : `${lane.state === "finished" ? " to its last byte" : ""}, its first token after `, lane.ttft_ms === null ? "" : num(duration(lane.ttft_ms)),
@@ -71,8 +71,8 @@ export const waterfall = {
     return {
       draw: (view, width) => draw(plot, app, view, width),
       legend: legend(
-        ...["tokenize", "queue", "prefill", "decode", "send"].map((s) => [stagePaint(s), WORDS[s]]),
-        ["stage-unaccounted", "unaccounted", "hatch"],
+        ...["receive", "tokenize", "queue", "prefill", "decode", "send"].map((s) => [stagePaint(s), WORDS[s]]),
+        ["stage-unaccounted", "between its steps, or unaccounted", "hatch"],
       ).concat(hint()),
     };
   },

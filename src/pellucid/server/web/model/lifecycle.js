@@ -5,15 +5,17 @@ import { begin, endOf, lastMoment } from "../core/times.js";
 import { byRequest } from "./steps.js";
 
 /**
- * Milliseconds by stage, from the first byte received to the last one sent; `unaccounted` is what is
- * left of the total. Turning tokens into text is timed by itself and taken out of the answer's time.
+ * Milliseconds by stage, from the moment the server has the request's head to the last byte sent; `unaccounted`
+ * is what is left of the total. `receive` is reading, checking and handing it to the engine. Turning tokens into text is timed by itself and taken out of the answer's time.
  */
 export function stages(request) {
   const { queued, started, first_token, last_token } = request;
   const end = lastMoment(request);
   const detokenize = request.detokenize_ms ?? 0;
+  const tokenize = request.tokenize_ms ?? 0;
   const found = {
-    tokenize: request.tokenize_ms ?? 0,
+    receive: Math.max(0, between(request.received, queued) - tokenize),
+    tokenize,
     queue: between(queued, started ?? (request.state === "queued" ? end : undefined)),
     prefill: between(started, first_token ?? end),
     decode: Math.max(0, between(first_token, last_token) - detokenize),
@@ -32,7 +34,9 @@ export function stretches(request) {
   const end = lastMoment(request);
   const found = [];
   const tokenize = (request.tokenize_ms ?? 0) / 1000;
-  if (tokenize > 0) found.push({ stage: "tokenize", from: received, to: Math.min(received + tokenize, queued ?? end) });
+  const read = known(request.received) && known(queued) ? Math.max(received, queued - tokenize) : received;
+  found.push({ stage: "receive", from: received, to: read });
+  if (tokenize > 0) found.push({ stage: "tokenize", from: read, to: Math.min(read + tokenize, queued ?? end) });
   if (known(queued)) found.push({ stage: "queue", from: queued, to: started ?? end });
   if (known(last_token) && end > last_token) found.push({ stage: "send", from: last_token, to: end });
   return found.filter(({ from, to }) => to > from);
