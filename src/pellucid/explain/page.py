@@ -22,7 +22,7 @@ Cells = Sequence[str]
 
 def page(explanation: Explanation) -> str:
     """HTML with its style and its data inside; dark where the reader's system is."""
-    style = files("pellucid.costs").joinpath("page.css").read_text("utf-8")
+    style = files("pellucid.explain").joinpath("page.css").read_text("utf-8")
     name = escape(explanation.model.name)
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
@@ -94,13 +94,17 @@ def _looked(looked: Looked, prompt: Sequence[Token]) -> str:
         )
         for row in looked.lens
     ]
+    after = ""
+    if looked.position < len(prompt) - 1:
+        after = f" after “{_text(prompt[looked.position].text)}”, token {looked.position}"
     attention = looked.attention
+    prompt = prompt[: looked.position + 1]
     named = zip(attention.weights, prompt, strict=True)
     weights = [(weight, f"{i} {_text(token.text)}") for i, (weight, token) in enumerate(named)]
     head = f"Attention: layer {attention.layer}, head {attention.head}"
     columns = ("layers", "likeliest", "its p", f"p of {followed}", "rank")
     return (
-        f"{_title('Next token', 'computed')}{_bars(top)}"
+        f"{_title('Next token' + after, 'computed')}{_bars(top)}"
         f"{_title('Logit lens', 'computed')}"
         '<p class="soft">The stream after each layer, read by the final norm and the head.</p>\n'
         f"{_table(columns, lens)}"
