@@ -48,6 +48,12 @@ from pellucid.core.errors import BadInput
 @click.option(
     "--follow", metavar="TEXT", help="Token to follow through the layers. [the likeliest]"
 )
+@click.option(
+    "--position",
+    type=int,
+    metavar="N",
+    help="Token of the prompt to look after, from 0; -1 is the last. [the last]",
+)
 @click.option("--measure", is_flag=True, help="Measure here what would change it: takes seconds.")
 @click.option("--draft", metavar="MODEL", help="A smaller model that could guess ahead.")
 @click.option(
@@ -79,6 +85,7 @@ def explain(
     layer: int | None,
     head: int | None,
     follow: str | None,
+    position: int | None,
     measure: bool,
     draft: str | None,
     hardware: str | None,
@@ -122,6 +129,7 @@ def explain(
         threads,
         None if draft is None else find_model(draft, offline),
         kv_cache_dtype,
+        position,
     )
     find = find_model if prompt is not None else find_config
     explanation = make(find(name, offline), prompt, wishes, note)

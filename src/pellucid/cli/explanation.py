@@ -69,7 +69,8 @@ def _prompt(console: Console, tokens: Sequence[Token]) -> None:
 
 
 def _looked(console: Console, looked: Looked, prompt: Sequence[Token]) -> None:
-    _title(console, "Next token (computed)")
+    where = _after(looked, prompt)
+    _title(console, f"Next token{where} (computed)")
     for token in looked.top:
         _line(console, _share_line(token.probability, _quoted(token.text)))
     followed = _quoted(looked.followed.text)
@@ -90,6 +91,14 @@ def _looked(console: Console, looked: Looked, prompt: Sequence[Token]) -> None:
     _line(console, f"chosen: {attention.chosen}")
     for name, weight in _largest(prompt, attention.weights):
         _line(console, _share_line(weight, name))
+
+
+def _after(looked: Looked, prompt: Sequence[Token]) -> str:
+    """Where in the prompt, if that is not its end."""
+    at = looked.position
+    if at == len(prompt) - 1:
+        return ""
+    return f" after {_quoted(prompt[at].text)}, token {at} of 0 to {len(prompt) - 1}"
 
 
 def _largest(prompt: Sequence[Token], weights: Sequence[float]) -> Iterable[tuple[str, float]]:

@@ -49,8 +49,13 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What to explain. follow: the text whose first token the lens follows; None is the model's own
-    choice. length: positions to price elsewhere; None is the prompt's."""
+    """What to explain.
+
+    position: the token of the prompt that is looked at, from 0, or from the end if negative; None
+    is the last. follow: the text whose first token the lens follows; None is what the prompt goes
+    on with there, at its end the model's own choice. length: positions to price elsewhere; None is
+    the prompt's.
+    """
 
     top: int = 5
     tokens: int = 16
@@ -65,6 +70,7 @@ class Wishes:
     threads: int | None = None
     draft: Path | None = None
     kv_dtype: str | None = None
+    position: int | None = None
 
 
 def explain(path: Path, prompt: str | None, wishes: Wishes, note: Note) -> Explanation:
@@ -123,8 +129,9 @@ def _of_prompt(llm: LLM, prompt: str, source: Source, wishes: Wishes, note: Note
             f"the prompt has {len(ids)} tokens, {wishes.tokens} are to follow, and the context "
             f"holds {llm.max_model_len}: shorten the prompt or lower --tokens"
         )
+    position = _position(wishes.position, len(ids))
     note("looking inside: one pass of the reference, float32")
-    looked = _look(llm, source.path, ids, wishes)
+    looked = _look(llm, source.path, ids, position, wishes)
     note(f"timing an answer of {wishes.tokens} tokens")
     here = _here(llm, prompt, len(ids), source, wishes, note)
     return Explanation(
@@ -136,18 +143,34 @@ def _of_prompt(llm: LLM, prompt: str, source: Source, wishes: Wishes, note: Note
     )
 
 
-def _look(llm: LLM, path: Path, ids: tuple[int, ...], wishes: Wishes) -> Looked:
+def _position(asked: int | None, length: int) -> int:
+    """The place in the prompt, from 0. Raises `BadInput`."""
+    position = length - 1 if asked is None else asked
+    if not -length <= position < length:
+        raise BadInput(
+            f"--position {asked}: the prompt has tokens 0 to {length - 1}, or -{length} to -1 "
+            "counted from its end"
+        )
+    return position % length
+
+
+def _look(llm: LLM, path: Path, ids: tuple[int, ...], position: int, wishes: Wishes) -> Looked:
+    """What the model saw at `position`: it sees nothing of what follows, so that the prompt up to
+    there is computed alone."""
     tokenizer = llm.tokenizer
 
     def text_of(token: int) -> str:  # tables are padded past the last token
         return tokenizer.token_text(token) if token < tokenizer.vocab_size else f"[row {token}]"
 
     with open_checkpoint(path) as checkpoint:
-        inside = look_inside(checkpoint, ids, llm.max_model_len)
+        inside = look_inside(checkpoint, ids[: position + 1], llm.max_model_len)
     last = probabilities(inside.lens[-1])
     top = tuple(likeliest(last, wishes.top, text_of))
-    followed = top[0].id if wishes.follow is None else _first_token(tokenizer, wishes.follow)
+    followed = top[0].id if position == len(ids) - 1 else ids[position + 1]
+    if wishes.follow is not None:
+        followed = _first_token(tokenizer, wishes.follow)
     return Looked(
+        position,
         top,
         Likely(followed, text_of(followed), float(last[followed])),
         tuple(lens(inside, followed, text_of)),

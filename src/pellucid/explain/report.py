@@ -62,9 +62,10 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What the reference computed: exact, float32. `followed` is the token that the lens follows,
-    with the probability that the model gives it."""
+    """What the reference computed: exact, float32, after the prompt's token `position`. `followed`
+    is the token that the lens follows, with the probability that the model gives it."""
 
+    position: int
     top: tuple[Likely, ...]
     followed: Likely
     lens: tuple[LensRow, ...]

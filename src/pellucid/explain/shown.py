@@ -33,6 +33,7 @@ def to_json(explanation: Explanation) -> Json:
 def _looked(looked: Looked) -> Json:
     return {
         "mark": "computed",
+        "position": looked.position,
         "next": [asdict(token) for token in looked.top],
         "followed": asdict(looked.followed),
         "lens": [asdict(row) for row in looked.lens],

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pellucid import LLM
+from pellucid.cli.explanation import draw
 from pellucid.core.errors import BadInput
 from pellucid.core.record import StepRecord
 from pellucid.explain import MAX_PROMPT, Explanation, Wishes, explain, find_hardware, to_json
@@ -84,6 +85,27 @@ def test_what_is_measured_says_so_and_the_rest_is_predicted(whole: Explanation) 
     assert {"measured", "predicted", "computed", "stated"} <= set(
         re.findall(r'"mark": "(\w+)"', text)
     )
+
+
+def test_a_position_shows_what_the_prompt_up_to_there_does(tiny: Path) -> None:
+    whole = explain(tiny, PROMPT, Wishes(tokens=1, threads=1, position=2), str)
+    shorter = "".join(token.text for token in whole.prompt[:3])
+    alone = explain(tiny, shorter, Wishes(tokens=1, threads=1, follow=whole.prompt[3].text), str)
+    assert [token.id for token in alone.prompt] == [token.id for token in whole.prompt[:3]]
+    looked, same = whole.looked, alone.looked
+    assert looked is not None and same is not None
+    assert looked.followed.id == whole.prompt[3].id
+    assert (looked.top, looked.lens, looked.attention) == (same.top, same.lens, same.attention)
+    assert looked.position == 2 and same.position == 2
+    assert "token 2" in page(whole) and "token 2" in draw(whole)
+    back = explain(tiny, PROMPT, Wishes(tokens=1, threads=1, position=2 - len(whole.prompt)), str)
+    assert back.looked == looked
+
+
+@pytest.mark.parametrize("position", [99, -99])
+def test_a_position_that_the_prompt_has_not_is_refused(tiny: Path, position: int) -> None:
+    with pytest.raises(BadInput, match=rf"--position {position}: the prompt has tokens 0 to"):
+        explain(tiny, PROMPT, Wishes(tokens=1, threads=1, position=position), str)
 
 
 @pytest.mark.parametrize("kv_dtype", ["f32", "int8", "int8/int4"])
