@@ -218,9 +218,10 @@ class MachineRecord:
 
 class LoadRecord(NamedTuple):
     """A weight as it was loaded: by GGUF's name, its shape (rows first), the format that it is kept
-    in, and the bytes that its file has it in."""
+    in, the bytes that its file has it in, and the seconds that reading and preparing it took."""
 
     name: str
     shape: tuple[int, ...]
     format: str
     nbytes: int
+    seconds: float | None

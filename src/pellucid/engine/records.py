@@ -125,6 +125,12 @@ def describe_engine(engine: Engine, machine: MachineRecord | None = None) -> Eng
 
 def _tensors(model: Model) -> list[LoadRecord]:
     return [
-        LoadRecord(name, tuple(weight.shape), model.ops.format_of(weight), int(weight.nbytes))
+        LoadRecord(
+            name,
+            tuple(weight.shape),
+            model.ops.format_of(weight),
+            int(weight.nbytes),
+            model.weights.seconds.get(name),
+        )
         for name, weight in model.weights.items()
     ]

@@ -6,7 +6,8 @@ for every family; a family says how a Hugging Face checkpoint calls them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -64,10 +65,14 @@ class Tensor:
 
 
 class Weights:
-    """Weights by name; `layer(i)` is the view of one layer with the `blk.i.` left off."""
+    """Weights by name; `layer(i)` is the view of one layer with the `blk.i.` left off. `seconds`
+    are what loading each of them took, where that was seen."""
 
-    def __init__(self, by_name: dict[str, Weight]) -> None:
+    def __init__(
+        self, by_name: dict[str, Weight], seconds: Mapping[str, float] | None = None
+    ) -> None:
         self._by_name = by_name
+        self.seconds: Mapping[str, float] = seconds or {}
 
     def __getitem__(self, name: str) -> Weight:
         return self._by_name[name]
@@ -111,16 +116,19 @@ def load_weights(
     """
     wanted = list(tensors)
     found: dict[str, Weight] = {}
+    seconds: dict[str, float] = {}
     located = locate(checkpoint, wanted, skip)
     sizes = [sum(info.nbytes for info in stored.infos) for stored in located]
     done = 0
     for stored, size in zip(located, sizes, strict=True):
+        began = time.perf_counter()
         host = stored.host(exact=ops.exact and prepare is None)
         found[host.name] = ops.load(host if prepare is None else prepare(host))
+        seconds[host.name] = time.perf_counter() - began
         if progress is not None:
             done += size
             progress(done, sum(sizes))
-    return Weights(found)
+    return Weights(found, seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ def _tensor(tensor: LoadRecord) -> dict[str, Any]:
         "shape": tensor.shape,
         "format": tensor.format,
         "bytes": tensor.nbytes,
+        "load_ms": None if tensor.seconds is None else round(1000 * tensor.seconds, 4),
     }
 
 

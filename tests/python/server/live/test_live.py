@@ -161,6 +161,7 @@ def test_the_engine_says_what_it_is(live: Running) -> None:
     assert cache["bytes_per_token"][cache["dtype"]] == per_token
     assert cache["n_pages"] * cache["bytes_per_page"] <= 1 << 20
     names = {tensor["name"]: tensor for tensor in about["tensors"]}
+    assert all(tensor["load_ms"] >= 0 for tensor in about["tensors"])
     assert names["blk.1.attn_q.weight"]["shape"] == [32, 32]
     assert about["process"]["rss_bytes"] > 1 << 20
     assert about["engine"] == records(live)["engine"]

@@ -1,7 +1,7 @@
 // Figure 11: one bar to the machine's limit: the forecast above, what is resident below.
 
 import { el, replace, say, svg } from "../core/dom.js";
-import { bytes, digits, num, percent } from "../core/format.js";
+import { bytes, digits, duration, num, percent } from "../core/format.js";
 import { linear } from "../draw/scales.js";
 import { Picture } from "../draw/vector.js";
 import { kvPerToken } from "../model/formulas.js";
@@ -32,6 +32,7 @@ export const memoryAccount = {
       resident_bytes: resident,
       weights: formats,
       weights_bytes: weights,
+      load_ms: formats.every((f) => f.load_ms !== null) ? formats.reduce((sum, f) => sum + f.load_ms, 0) : null,
       kv: { used_bytes: used, free_bytes: pool - used, pool_bytes: pool, pages: about.cache.n_pages, page_size: about.cache.page_size, dtype: about.cache.dtype },
       forecast_bytes: weights + pool,
       other_bytes: resident === null ? null : resident - weights - used,
@@ -43,7 +44,7 @@ export const memoryAccount = {
   },
 
   sentence(view) {
-    const said = ["The weights take ", num(bytes(view.weights_bytes), "predicted"), ", the KV pool ", num(bytes(view.kv.pool_bytes), "predicted"),
+    const said = ["The weights take ", num(bytes(view.weights_bytes), "predicted"), ...(view.load_ms === null ? [] : [" (loaded in ", num(duration(view.load_ms)), ")"]), ", the KV pool ", num(bytes(view.kv.pool_bytes), "predicted"),
       " at most: ", num(bytes(view.forecast_bytes), "predicted")];
     if (view.resident_bytes !== null) said.push(". Resident are ", num(bytes(view.resident_bytes)), ", ", num(percent(view.resident_bytes / view.machine_bytes)), " of this machine's ", num(bytes(view.machine_bytes)));
     if (view.resident_bytes !== null && view.resident_bytes < view.forecast_bytes) said.push(": a page of the pool becomes memory when it is first written, and ", num(percent(view.kv.used_bytes / view.kv.pool_bytes)), " of it holds something");
@@ -53,13 +54,13 @@ export const memoryAccount = {
   table(view) {
     return {
       caption: "Memory by what it is for",
-      columns: [{ name: "what", number: false }, { name: "bytes" }, { name: "in words", number: false }, { name: "mark", number: false }],
+      columns: [{ name: "what", number: false }, { name: "bytes" }, { name: "in words", number: false }, { name: "mark", number: false }, { name: "loading", unit: "ms", mark: "measured" }],
       rows: [
-        ...view.weights.map((f) => [`weights, ${f.format} (${f.tensors})`, f.bytes, bytes(f.bytes), "predicted"]),
-        ["KV pages in use", view.kv.used_bytes, bytes(view.kv.used_bytes), "measured"],
-        ["KV pages free", view.kv.free_bytes, bytes(view.kv.free_bytes), "measured"],
-        ["resident, all", view.resident_bytes, bytes(view.resident_bytes), "measured"],
-        ["this machine", view.machine_bytes, bytes(view.machine_bytes), "measured"],
+        ...view.weights.map((f) => [`weights, ${f.format} (${f.tensors})`, f.bytes, bytes(f.bytes), "predicted", f.load_ms]),
+        ["KV pages in use", view.kv.used_bytes, bytes(view.kv.used_bytes), "measured", null],
+        ["KV pages free", view.kv.free_bytes, bytes(view.kv.free_bytes), "measured", null],
+        ["resident, all", view.resident_bytes, bytes(view.resident_bytes), "measured", null],
+        ["this machine", view.machine_bytes, bytes(view.machine_bytes), "measured", null],
       ],
     };
   },
@@ -84,8 +85,9 @@ export const memoryAccount = {
 
 function weightFormats(tensors) {
   const found = new Map();
-  for (const { format, bytes: size } of tensors) {
-    const entry = found.get(format) ?? { format, bytes: 0, tensors: 0 };
+  for (const { format, bytes: size, load_ms: ms = null } of tensors) {
+    const entry = found.get(format) ?? { format, bytes: 0, tensors: 0, load_ms: null };
+    if (ms !== null) entry.load_ms = (entry.load_ms ?? 0) + ms;
     entry.bytes += size;
     entry.tensors += 1;
     found.set(format, entry);
