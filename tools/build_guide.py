@@ -4,7 +4,8 @@
 
 A server is started on this machine. Each chapter is fetched from it, each live figure's question is
 asked of it, and its answers are written into the pages; figures there say that they are recorded.
-The modules are put together into one script, so that pages that are opened from a disk work.
+The modules are put together into one script, so that pages that are opened from a disk work. Where
+there are a Chromium and ffmpeg, the front page is filmed while it draws answers (record_clip.py).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 WEB = Path(__file__).parent.parent / "src" / "pellucid" / "server" / "web"
+CLIP = WEB.parent / "guide" / "chapters" / "assets" / "video" / "answers.mp4"
 START_SECONDS = 120
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (const|class|function\*?|async function\*?) (\w+)", re.MULTILINE)
@@ -205,8 +207,23 @@ def _scope(path: Path, order: list[Path]) -> str:
     )
 
 
+def clip(server: Server) -> None:
+    """The clip that a chapter shows, made anew; said where it cannot be made."""
+    from record_clip import missing, record  # beside this file
+
+    CLIP.unlink(missing_ok=True)
+    if lacking := missing():
+        print(f"no clip: {lacking} is not here")
+        return
+    try:
+        print(f"{CLIP.name}: {record(server.address, CLIP)} bytes")
+    except (RuntimeError, AssertionError) as error:
+        print(f"no clip: {error}")
+
+
 def main(out: Path, model: str) -> None:
     with served(model) as server:
+        clip(server)  # before a chapter is asked for: its page has the clip if there is one then
         chapters = write(server, model, out)
     print(f"{out / 'index.html'}: {chapters} chapters")
 

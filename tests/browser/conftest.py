@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chrome import Chrome, Page, find_browser
 
-from tests.browser.chrome import Chrome, Page, find_browser
 from tests.model.conftest import smollm2_path  # noqa: F401 - the fixture
 from tests.model.server.conftest import serve
 from tests.python.server.running import Running

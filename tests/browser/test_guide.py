@@ -10,11 +10,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from chrome import Chrome, Page
 
 from pellucid.explain import Wishes, explain, find_hardware
 from pellucid.explain.page import page as explanation_page
 from pellucid.server.guide.chapters import chapters
-from tests.browser.chrome import Chrome, Page
 from tests.browser.conftest import place
 from tests.model.conftest import smollm2_path  # noqa: F401 - the fixture
 from tests.python.server.running import Running

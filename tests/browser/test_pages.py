@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chrome import Page
 
-from tests.browser.chrome import Page
 from tests.browser.conftest import ask, insist, point, settle, view, wait_for_records
 from tests.python.server.running import Running
 

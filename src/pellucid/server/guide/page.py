@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from html import escape
-from typing import Any
+from typing import Any, Final
 
-from pellucid.server.guide.chapters import TITLE, Chapter, chapters
+from pellucid.server.guide.chapters import CHAPTERS, TITLE, Chapter, chapters
 from pellucid.server.guide.markdown import render
 from pellucid.server.guide.numbers import in_words
+
+_CLIP: Final = re.compile(r"^!\[[^\]\n]*\]\((assets/video/[\w.-]+)[^\n]*\)$", re.MULTILINE)
 
 
 def contents_page(numbers: Mapping[str, Any]) -> str:
@@ -38,8 +41,13 @@ def contents_page(numbers: Mapping[str, Any]) -> str:
 
 def chapter_page(chapter: Chapter, numbers: Mapping[str, Any]) -> str:
     """One chapter. Raises what `render` raises."""
-    body = render(chapter.source, in_words(numbers)) + _neighbours(chapter)
+    body = render(_shown(chapter.source), in_words(numbers)) + _neighbours(chapter)
     return _shell(f"{chapter.title} · {TITLE}", body, numbers)
+
+
+def _shown(source: str) -> str:
+    """A chapter without the clips that were not made here: `make docs` films them."""
+    return _CLIP.sub(lambda line: line[0] if (CHAPTERS / line[1]).is_file() else "", source)
 
 
 def _neighbours(chapter: Chapter) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pellucid.core.errors import Overloaded
-from pellucid.server.guide import look
+from pellucid.server.guide import look, page
 from pellucid.server.guide.chapters import CHAPTERS, chapters
 from pellucid.server.guide.markdown import render
 from pellucid.server.guide.numbers import in_words, model_numbers
@@ -171,3 +171,21 @@ def test_a_server_that_nobody_reads_the_guide_of_pays_nothing_for_it() -> None:
         "assert not {'markdown_it', 'pellucid.explain.inside'} & set(sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_clip_that_was_not_made_is_left_out_and_one_that_was_is_shown(
+    tiny_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "CHAPTERS", tmp_path)
+    numbers, [clip] = model_numbers(tiny_path, "tiny"), clips()
+    chapter = chapters()["batching"]
+    assert "<video" not in page.chapter_page(chapter, numbers)
+    (tmp_path / clip).parent.mkdir(parents=True)
+    (tmp_path / clip).write_bytes(b"film")
+    assert f'<source src="/guide/{clip}"' in page.chapter_page(chapter, numbers)
+
+
+def clips() -> list[str]:
+    """What the chapters show of films."""
+    found = (re.findall(r"\]\((assets/video/[^ )]+)", one.source) for one in chapters().values())
+    return [clip for each in found for clip in each]

@@ -33,7 +33,7 @@ function group(value) {
 export function duration(ms) {
   if (ms === null || ms === undefined || Number.isNaN(ms)) return "–";
   const size = Math.abs(ms);
-  if (size >= 1000) return `${digits(ms / 1000)} s`;
+  if (size >= 999.5) return `${digits(ms / 1000)} s`;
   if (size >= 0.1 || size === 0) return `${digits(ms)} ms`;
   return `${digits(ms * 1000, 2)} µs`;
 }

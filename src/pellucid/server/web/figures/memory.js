@@ -44,8 +44,8 @@ export const memoryAccount = {
   },
 
   sentence(view) {
-    const said = ["The weights take ", num(bytes(view.weights_bytes), "predicted"), ...(view.load_ms === null ? [] : [" (loaded in ", num(duration(view.load_ms)), ")"]), ", the KV pool ", num(bytes(view.kv.pool_bytes), "predicted"),
-      " at most: ", num(bytes(view.forecast_bytes), "predicted")];
+    const said = ["The weights take ", num(bytes(view.weights_bytes), "predicted"), ...(view.load_ms === null ? [] : [" (loaded in ", num(duration(view.load_ms)), ")"]), " and the KV pool ", num(bytes(view.kv.pool_bytes), "predicted"),
+      " at most, ", num(bytes(view.forecast_bytes), "predicted"), " together"];
     if (view.resident_bytes !== null) said.push(". Resident are ", num(bytes(view.resident_bytes)), ", ", num(percent(view.resident_bytes / view.machine_bytes)), " of this machine's ", num(bytes(view.machine_bytes)));
     if (view.resident_bytes !== null && view.resident_bytes < view.forecast_bytes) said.push(": a page of the pool becomes memory when it is first written, and ", num(percent(view.kv.used_bytes / view.kv.pool_bytes)), " of it holds something");
     return [...said, ". A token's keys and values: ", view.formula, "."];
