@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
@@ -41,6 +42,7 @@ def chrome() -> Iterator[Chrome]:
 def served(chrome: Chrome, smollm2_path: Path) -> Iterator[Running]:  # noqa: F811
     """A server that has answered four requests, which share a beginning."""
     running, llm = serve(smollm2_path, max_model_len=1024, max_num_seqs=4)
+    asyncio.run(llm.measure_machine())  # as `pellucid serve` does: without it there is no roof
     threads = [threading.Thread(target=ask, args=(running, i)) for i in range(len(QUESTIONS))]
     ask(running, 0)
     for thread in threads:
@@ -106,14 +108,16 @@ def insist(page: Page, act: Callable[[], None], condition: str) -> None:
     page.until(condition)
 
 
-def point(page: Page, expression: str) -> tuple[float, float]:
-    """Points at the middle of an element until it says what is there; where that is."""
+def point(page: Page, expression: str, down: float) -> tuple[float, float]:
+    """Points at an element, in its middle and `down` pixels from its top, until it says what is
+    there; where that is."""
     where = (0.0, 0.0)
 
     def there() -> None:
         nonlocal where
         page.move(1, 1)
-        where = place(page, expression)
+        x, _ = place(page, expression)
+        where = (x, page.run(f"{expression}.getBoundingClientRect().top") + down)
         page.move(*where)
 
     insist(page, there, "!document.querySelector('.tip').hidden")

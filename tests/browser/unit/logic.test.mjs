@@ -16,7 +16,7 @@ import { decades, linear, log, niceEnd, niceStep } from "../web/draw/scales.js";
 import { stages, stepsByRequest, stretches } from "../web/model/lifecycle.js";
 import { quantile } from "../web/model/load.js";
 import { Pool, prefixRuns, replay } from "../web/model/pool.js";
-import { heat, leastTime } from "../web/model/roofline.js";
+import { cheaper, heat, leastTime } from "../web/model/roofline.js";
 import { acceptance, netTime, roundsOf } from "../web/model/rounds.js";
 import { achieved, byRequest, kind, phases, totalBytes } from "../web/model/steps.js";
 import { tokensOf } from "../web/playground/stream.js";
@@ -262,4 +262,15 @@ test("names go where they cover neither a dot nor each other, and are left out w
   assert.ok(kept.length > 1 && kept.length < 9);
   assert.equal(new Set(kept.map(({ at }) => at.join())).size, kept.length);
   assert.deepEqual(placed([{ x: 10, y: 50, r: 5, text: "a name that is wider than all there is" }], [], [0, 60]), []);
+});
+
+test("what makes a token cheaper follows from bytes and operations", () => {
+  const shape = { weights: 90e6, bytes: 10e6, operations: 1e6 };
+  const bound = cheaper(shape, 10, 10, 1e6); // nothing but memory counts
+  assert.ok(Math.abs(bound.together - (90 + 100) / 10 / 100) < 1e-9);
+  assert.ok(Math.abs(bound.half_bits - 0.55) < 1e-9);
+  assert.ok(Math.abs(bound.guessed - 1 / 2.7731) < 1e-4);
+  const busy = cheaper({ weights: 1, bytes: 0, operations: 1e9 }, 8, 10, 10); // nothing but arithmetic does
+  assert.ok(Math.abs(busy.together - 1) < 1e-9 && Math.abs(busy.half_bits - 1) < 1e-9 && busy.guessed > 1);
+  assert.equal(cheaper(shape, 8, null, null), null);
 });

@@ -31,9 +31,10 @@ export const batchStrip = {
   sentence(view) {
     const step = view.steps.find((s) => s.id === view.selected) ?? view.steps.at(-1);
     const waits = view.steps.filter((s) => s.waiting > 0).length;
+    const reason = commonest(view.steps.filter((s) => s.why.length).map((s) => s.why[0][1]));
     return [
       ...inWords(step), " ",
-      waits ? `In ${waits} of the ${plural(view.steps.length, "step")} shown somebody waited.` : `In none of the ${plural(view.steps.length, "step")} shown did anybody wait.`,
+      waits ? `In ${waits} of the ${plural(view.steps.length, "step")} shown somebody waited${reason === null ? "" : `, mostly because: ${reason}`}.` : `In none of the ${plural(view.steps.length, "step")} shown did anybody wait.`,
     ];
   },
 
@@ -68,6 +69,13 @@ export const batchStrip = {
     };
   },
 };
+
+/** What occurs most often in a list, null in none. */
+function commonest(list) {
+  const counts = new Map();
+  for (const one of list) counts.set(one, (counts.get(one) ?? 0) + 1);
+  return [...counts].reduce((best, one) => (one[1] > (best?.[1] ?? 0) ? one : best), null)?.[0] ?? null;
+}
 
 function described(app, step) {
   return {

@@ -1,12 +1,12 @@
 // Figure 3: operations on a log-log chart under the roofs that were measured on this machine.
 
-import { el, say, svg } from "../core/dom.js";
-import { bytes, digits, duration, key, num, percent } from "../core/format.js";
+import { el, replace, say, svg } from "../core/dom.js";
+import { bytes, digits, duration, key, num, percent, sentence } from "../core/format.js";
 import { legend } from "../draw/legend.js";
 import { placed } from "../draw/labels.js";
 import { decades, log } from "../draw/scales.js";
 import { Picture } from "../draw/vector.js";
-import { ABOVE, BEYOND, arithmeticPeak, attainable, byOp, peaks } from "../model/roofline.js";
+import { ABOVE, BEYOND, GUESSES, arithmeticPeak, attainable, byOp, cheaper, peaks } from "../model/roofline.js";
 import { kind, memoryBytes } from "../model/steps.js";
 
 const STEPS = 48;
@@ -63,10 +63,14 @@ export const roofline = {
   mount(body, app, redraw) {
     const picture = new Picture(app, "Kinds of operation under the machine's roofs");
     const state = { batch: 8 };
-    body.append(picture.element);
+    const advice = el("p", { class: "detail" });
+    body.append(picture.element, advice);
     return {
       controls: slider(state, redraw),
-      draw: (view, width) => draw(picture, app, state, view, width),
+      draw(view, width) {
+        draw(picture, app, state, view, width);
+        advise(advice, view, state.batch);
+      },
       legend: legend(["stage-prefill", "prompts"], ["stage-decode", "answers", "dot"], ["stage-decode", "predicted for the batch above", "ring"], ["ink", "roofs, measured", "line"]),
     };
   },
@@ -103,6 +107,19 @@ function pointsOf(app, steps, work, limits) {
 }
 
 const sum = (list, of) => list.reduce((total, item) => total + of(item), 0);
+
+/** What would make an answer's token cheaper, in words. */
+function advise(host, view, batch) {
+  const { decode, peaks: limits } = view;
+  const found = decode && cheaper(decode, batch, limits.gb_per_s, limits.gops_int8 ?? limits.gflops_f32);
+  host.hidden = !found;
+  if (!found) return;
+  const share = (value) => num(percent(value), "predicted");
+  replace(host, sentence([
+    "What would make a token cheaper? At best it would take, of its time alone: ", share(found.together), ` with ${batch} answers decoded together, `,
+    share(found.half_bits), " with weights in half the bits, ", share(found.guessed), ` with ${GUESSES.count} guesses a step of which ${100 * GUESSES.right} % are right.`,
+  ]));
+}
 
 /** What a decode step takes: once for all (weights), and for each answer in it. */
 function decodeShape(steps) {

@@ -35,6 +35,27 @@ export function attainable(intensity, bandwidth, arithmetic) {
   return Math.min(arithmetic ?? Infinity, bandwidth === null ? Infinity : intensity * bandwidth);
 }
 
+/** Guesses of a round and the share of them that is right, where nobody measured them (Leviathan et al. 2023). */
+export const GUESSES = { count: 4, right: 0.7 };
+
+/**
+ * The least time of an answer's token, as a share of what it takes decoded alone: with `batch` answers in a step,
+ * with weights in half the bits, and with guesses checked. `shape`: `{weights, bytes, operations}`, a step's weights
+ * and what each answer adds; null where the peaks are not known.
+ */
+export function cheaper({ weights, bytes, operations }, batch, bandwidth, arithmetic) {
+  const least = (read, answers) => leastTime(answers * operations, read + answers * bytes, bandwidth, arithmetic)?.ms ?? null;
+  const alone = least(weights, 1);
+  if (!(alone > 0)) return null;
+  const { count, right } = GUESSES;
+  const tokens = (1 - right ** (count + 1)) / (1 - right);
+  return {
+    together: least(weights, batch) / batch / alone,
+    half_bits: least(weights / 2, 1) / alone,
+    guessed: leastTime((count + 1) * operations, weights + bytes, bandwidth, arithmetic).ms / tokens / alone,
+  };
+}
+
 /** What is faster than its bound by more than this factor has not been bound by it. */
 export const ABOVE = 1.05;
 
