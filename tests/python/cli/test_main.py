@@ -96,7 +96,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
 def test_a_command_that_is_not_there_is_told_those_that_are(command: Command) -> None:
     assert command("rnu").err == (
         "error: no command 'rnu': there are run, chat, serve, batch, tokenize, train-tokenizer, "
-        "inspect, pull, list, explain, quantize, quality, bench, trace, selftest "
+        "inspect, pull, list, explain, plan, quantize, quality, bench, trace, selftest "
         "(see `pellucid --help`)\n"
     )
 
