@@ -18,6 +18,7 @@ from pellucid.server.errors import ApiError, api_error_of
 from pellucid.server.guard import Guard, Watcher
 from pellucid.server.guide import routes as guide
 from pellucid.server.live import routes as live
+from pellucid.server.live.capacity import Forecasts
 from pellucid.server.live.hub import Hub
 from pellucid.server.live.journeys import Journeys
 from pellucid.server.live.texts import Texts
@@ -71,6 +72,7 @@ _ROUTES: Final[tuple[tuple[str, str, Endpoint], ...]] = (
     ("GET", "/live/trace", live.trace),
     ("GET", "/live/pages", live.pages),
     ("GET", "/live/prefix", live.prefix),
+    ("GET", "/live/capacity", live.capacity),
     ("GET", "/", index),
     ("GET", "/web/{path:path}", asset),
     ("GET", "/guide", guide.page),
@@ -126,6 +128,8 @@ def create_app(
     app.state.hub = hub = Hub(guard, journeys, ids=settings.show_prompts)
     app.state.texts = Texts()
     guard.at_closing.append(hub.close)
+    app.state.forecasts = forecasts = Forecasts()
+    guard.at_closing.append(forecasts.close)
     app.state.tokenizers = Tokenizers(settings.model_name, client.tokenizer)
     for method, path, endpoint in _ROUTES:
         app.add_route(path, endpoint, methods=[method], include_in_schema=False)

@@ -3,6 +3,7 @@ imported again in it, and it can be killed at any time."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import struct
@@ -35,7 +36,7 @@ class Worker:
         try:
             _send(self._process.stdin, (function, arguments))
             good, found = _receive(self._process.stdout)
-        except (OSError, EOFError, struct.error) as error:
+        except (OSError, EOFError, ValueError) as error:  # ValueError: closed under it
             raise PellucidError("a process that simulates has ended before its run") from error
         if not good:
             raise found
@@ -47,7 +48,8 @@ class Worker:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
-            pipe.close()
+            with contextlib.suppress(OSError):  # what was never read goes with the process
+                pipe.close()
 
 
 class Workers:

@@ -14,7 +14,7 @@ import { placed } from "../web/draw/labels.js";
 import { hit, neighbour } from "../web/draw/plot.js";
 import { decades, linear, log, niceEnd, niceStep } from "../web/draw/scales.js";
 import { stages, stepsByRequest, stretches } from "../web/model/lifecycle.js";
-import { quantile } from "../web/model/load.js";
+import { at, costs, measuredPoints, quantile } from "../web/model/load.js";
 import { Pool, prefixRuns, replay } from "../web/model/pool.js";
 import { cheaper, heat, leastTime } from "../web/model/roofline.js";
 import { acceptance, netTime, roundsOf } from "../web/model/rounds.js";
@@ -273,4 +273,32 @@ test("what makes a token cheaper follows from bytes and operations", () => {
   const busy = cheaper({ weights: 1, bytes: 0, operations: 1e9 }, 8, 10, 10); // nothing but arithmetic does
   assert.ok(Math.abs(busy.together - 1) < 1e-9 && Math.abs(busy.half_bits - 1) < 1e-9 && busy.guessed > 1);
   assert.equal(cheaper(shape, 8, null, null), null);
+});
+
+const simulated = (rate, ttft) => ({
+  requests_per_second: rate, tokens_per_second: 100 * rate, prompt_share: 0.25, busy: rate / 4, keeps_up: true,
+  ttft: { p50: { mean: ttft, low: ttft, high: ttft }, p95: { mean: 2 * ttft, low: ttft, high: 3 * ttft } }, itl: { p50: null, p95: null },
+});
+
+test("a forecast is read between the loads it was made for", () => {
+  const told = { saturation: { requests_per_second: 4 }, curve: [simulated(1, 0.1), simulated(3, 0.3), simulated(4, 0.9)] };
+  assert.equal(Math.round(at(told, 0.5).ttft_p50), 200);
+  assert.equal(Math.round(at(told, 0.5).ttft_p95), 400);
+  assert.equal(at(told, 0.01).ttft_p50, 100); // below the first load: that of the first
+  assert.equal(at(told, 2).ttft_p50, 900);
+  assert.equal(at(told, 0.5).itl_p50, null);
+});
+
+test("an hour's price is divided as the steps' time is", () => {
+  const here = { tokens_per_second: 50, prompt_share: 0.2 };
+  const { prompt, answer } = costs(here, { prompt: 100, output: 50, replicas: 2 }, 3.6);
+  const spent = (prompt * 100 + answer * 50) / 1e6; // a second: 100 prompt tokens, 50 of answers
+  assert.ok(Math.abs(spent - (2 * 3.6) / 3600) < 1e-12);
+  assert.equal(costs(here, { prompt: 1, output: 1, replicas: 1 }, 0), null);
+});
+
+test("a request's load is how many came around it", () => {
+  const requests = [100, 101, 104, 130].map((at_) => request(`r${at_}`, at_, { output_tokens: 3 }));
+  const steps = Array.from({ length: 40 }, (_, i) => step(i, { start: 99 + i, batch: [{}, {}] }));
+  assert.deepEqual(measuredPoints(steps, requests).map((p) => p.rate), [0.3, 0.3, 0.3, 0.1]);
 });

@@ -15,6 +15,7 @@ from pellucid.core.errors import PellucidError
 from pellucid.server.errors import ApiError, bad_request
 from pellucid.server.events import EventStream, dumps, event
 from pellucid.server.live.about import about_json
+from pellucid.server.live.capacity import Forecasts, read_mix
 from pellucid.server.live.hub import Hub
 from pellucid.server.live.pages import pages_json, prefix_json
 from pellucid.server.live.recording import recording
@@ -70,6 +71,14 @@ async def trace(request: Request) -> Response:
     whole = json.loads(await _recorded(request))
     name = f"pellucid-trace-{time.strftime('%Y%m%d-%H%M%S')}.json"
     return _file(dumps(chrome_trace(whole)), name)
+
+
+async def capacity(request: Request) -> Response:
+    """Latency against load of an engine like this one, simulated, for the mix of the query."""
+    async with _hub(request) as hub:
+        found = await hub.about()
+    forecasts: Forecasts = request.app.state.forecasts
+    return _json(dumps(await forecasts.of(found, read_mix(request, found))))
 
 
 async def _recorded(request: Request) -> bytes:

@@ -1,95 +1,197 @@
-// Figure 12: latency against load, as it was measured; the simulator that would go beyond is not there.
+// Figure 12: latency against load: simulated by the scheduler that serves, real requests as dots.
 
 import { el, say, svg } from "../core/dom.js";
-import { digits, duration, num, plural } from "../core/format.js";
+import { digits, duration, num, percent, plural } from "../core/format.js";
 import { legend } from "../draw/legend.js";
 import { linear, niceEnd } from "../draw/scales.js";
 import { Picture } from "../draw/vector.js";
-import { measuredPoints, quantile, throughput } from "../model/load.js";
+import { at, costs, measuredPoints, quantile, throughput } from "../model/load.js";
 
-const MISSING = "A forecast for other loads needs the simulator, which is not built: the scheduler can be driven by it, but step times measured here do not feed it yet.";
+const SETTLE_MS = 500;
+const WAITING = { prompt: 256, output: 64, shared: 0, replicas: 1 };
 
 export const capacity = {
   name: "capacity",
   number: 12,
   title: "Capacity and cost",
   question: "How many users, at what latency and price?",
+  wide: true,
 
   view(app) {
     const points = measuredPoints(app.store.steps, app.store.requests);
-    if (!points.length) return { ...app.nothing, why: `${app.nothing.why} ${MISSING}` };
+    const { told, trouble, mix, load, price } = asked;
+    if (!points.length && !told) return { ...app.nothing, why: `${app.nothing.why} ${trouble}`.trim() };
     const first = points.map((p) => p.ttft_ms);
     const between = points.map((p) => p.itl_ms).filter((ms) => ms !== null);
     return {
-      unit: { load: "sequences in a step", latency: "ms" },
+      unit: { load: "requests a second", latency: "ms" },
       points,
       ttft_ms: { median: quantile(first, 0.5), p95: quantile(first, 0.95) },
       itl_ms: { median: quantile(between, 0.5), p95: quantile(between, 0.95) },
       tokens_per_s: throughput(app.store.steps),
-      simulated: null,
-      missing: MISSING,
+      mix,
+      simulated: told,
+      at_load: told ? at(told, load) : null,
+      cost: told ? costs(at(told, load), told.mix, price) : null,
+      missing: trouble || null,
     };
   },
 
   sentence(view) {
-    return [
-      `Over ${plural(view.points.length, "finished request")}: first token after `, num(duration(view.ttft_ms.median)), " in the median, ", num(duration(view.ttft_ms.p95)),
-      " at the 95th percentile; ", num(duration(view.itl_ms.median)), " between tokens. ", view.missing,
-    ];
+    const said = [];
+    const { simulated, at_load: here } = view;
+    if (simulated) {
+      said.push(`${plural(simulated.mix.replicas, "engine")} like this one, prompts of ${digits(simulated.mix.prompt)} tokens and answers of ${digits(simulated.mix.output)} on average: `,
+        num(`${digits(simulated.saturation.requests_per_second)} requests a second`, "simulated"), " at the most, ", num(`${digits(simulated.saturation.tokens_per_second)} tokens a second`, "simulated"), ". At ",
+        `${digits(here.requests_per_second)} a second one user in twenty waits longer than `, num(duration(here.ttft_p95), "simulated"), " for the first token and ", num(duration(here.itl_p95), "simulated"), " between two. ");
+    }
+    if (view.points.length) {
+      said.push(`${plural(view.points.length, "finished request")}: first token after `, num(duration(view.ttft_ms.median)), " in the median, ", num(duration(view.itl_ms.median)), " between tokens. ");
+    }
+    if (view.missing) said.push(view.missing);
+    return said;
   },
 
   table(view) {
+    const simulated = (view.simulated?.curve ?? []).map((p) => [`simulated${p.keeps_up ? "" : ", not kept up with"}`, p.requests_per_second, ms(p.ttft.p50), ms(p.ttft.p95), ms(p.itl.p50), ms(p.itl.p95)]);
+    const measured = view.points.map((p) => [p.name, p.rate, p.ttft_ms, null, p.itl_ms, null]);
     return {
-      caption: "Finished requests: load and latency",
-      columns: [{ name: "request", number: false }, { name: "load", unit: "sequences", mark: "measured" }, { name: "first token", unit: "ms", mark: "measured" }, { name: "between tokens", unit: "ms", mark: "measured" }],
-      rows: view.points.map((p) => [p.name, p.load, p.ttft_ms, p.itl_ms]),
+      caption: "Latency against load, simulated ◇ and of finished requests ●",
+      columns: [{ name: "what", number: false }, { name: "load", unit: "requests/s" }, { name: "first token", unit: "ms" }, { name: "its p95", unit: "ms" }, { name: "between tokens", unit: "ms" }, { name: "its p95", unit: "ms" }],
+      rows: [...simulated, ...measured],
     };
   },
 
+  onVisible(visible, app) {
+    if (visible && !asked.told && !asked.trouble) ask(app, 0);
+  },
+
   mount(body, app, redraw) {
+    asked.redraw = redraw;
     const left = new Picture(app, "Time to the first token against load");
     const right = new Picture(app, "Time between tokens against load");
-    const price = el("input", { type: "number", min: "0", step: "0.01", value: "0.10", inputmode: "decimal", on: { input: redraw } });
+    const why = el("p", { class: "detail" });
     const cost = el("output", {});
-    const pair = el("div", { class: "columns" }, left.element, right.element);
-    body.append(pair);
+    const price = el("input", { type: "number", min: "0", step: "0.01", value: String(asked.price), inputmode: "decimal", on: { input: () => ((asked.price = Number(price.value)), redraw()) } });
+    body.append(el("div", { class: "columns" }, left.element, right.element), why);
+    const changed = () => (redraw(), ask(app, SETTLE_MS));
     return {
-      controls: [el("label", {}, "price of this machine per hour", price), cost],
+      controls: [
+        slider("load", [5, 120], asked.load * 100, (v) => `${v} % of the most`, (v) => ((asked.load = v / 100), redraw())),
+        slider("prompt", [4, 12], Math.log2(asked.mix.prompt), (v) => `${digits(2 ** v)} tokens`, (v) => ((asked.mix.prompt = 2 ** v), changed())),
+        slider("answer", [2, 10], Math.log2(asked.mix.output), (v) => `${digits(2 ** v)} tokens`, (v) => ((asked.mix.output = 2 ** v), changed())),
+        slider("alike", [0, 9], asked.mix.shared * 10, (v) => `${v * 10} % of each prompt`, (v) => ((asked.mix.shared = v / 10), changed())),
+        slider("replicas", [1, 16], asked.mix.replicas, digits, (v) => ((asked.mix.replicas = v), changed())),
+        el("label", {}, "price of one per hour", price), cost,
+      ],
       draw(view, width) {
         const each = width > 700 ? (width - 15) / 2 : width;
-        dots(left, app, view, "ttft_ms", "first token after (ms)", each);
-        dots(right, app, view, "itl_ms", "between tokens (ms)", each);
-        say(cost, priced(Number(price.value), view.tokens_per_s));
+        latency(left, app, view, "ttft", "first token after (ms)", each);
+        latency(right, app, view, "itl", "between tokens (ms)", each);
+        say(why, reasons(view.simulated));
+        say(cost, priced(view.cost));
       },
-      legend: legend(["quiet", "a finished request, measured", "dot"]).concat(document.createTextNode("Simulated quantiles: not there yet.")),
+      legend: legend(["accent", "◇ half of users wait less", "line"], ["accent", "◇ 19 of 20 do; shaded: where the true value lies with 95 %", "dash"], ["quiet", "a finished request ●", "dot"]),
     };
   },
 };
 
-function priced(perHour, rate) {
-  if (!(perHour > 0) || rate === null) return "";
-  const each = (1e6 * perHour) / (rate * 3600);
-  return `${digits(each)} per million answer tokens ≈, at the ${digits(rate)} tokens a second ● of the steps shown, always busy`;
+/** What is asked of the simulator, and what it told; the page has one such figure. */
+const asked = { mix: { ...WAITING }, load: 0.7, price: 0.1, told: null, trouble: "", timer: 0, number: 0, redraw: () => {} };
+
+function ask(app, after) {
+  clearTimeout(asked.timer);
+  asked.timer = setTimeout(async () => {
+    if (app.recording !== null) return;
+    const number = (asked.number += 1);
+    try {
+      const told = await app.api.json(`/live/capacity?${new URLSearchParams(asked.mix)}`);
+      if (number === asked.number) [asked.told, asked.trouble] = [told, ""];
+    } catch (error) {
+      if (number === asked.number) asked.trouble = `Not simulated: ${error.message}.`;
+    }
+    asked.redraw();
+  }, after);
 }
 
-function dots(picture, app, view, field, words, width) {
-  const height = 170;
-  const points = view.points.filter((p) => p[field] !== null);
-  const x = linear([0, niceEnd(Math.max(1, ...points.map((p) => p.load)))], [44, width - 8]);
-  const y = linear([0, niceEnd(Math.max(...points.map((p) => p[field]), 0.1))], [height - 30, 16]);
+function slider(words, [low, high], value, shown, change) {
+  const out = el("output", {}, shown(value));
+  const input = el("input", { type: "range", min: String(low), max: String(high), step: "1", value: String(value), on: { input: () => {
+    say(out, shown(Number(input.value)));
+    change(Number(input.value));
+  } } });
+  return el("label", {}, words, input, out);
+}
+
+const ms = (band) => (band === null ? null : 1000 * band.mean);
+
+function reasons(told) {
+  if (!told) return "";
+  const parts = Object.entries(told.saturation.parts).sort((a, b) => b[1] - a[1]).filter(([, share]) => share > 0.03);
+  const waits = Object.entries(told.saturation.waiting_for).sort((a, b) => b[1] - a[1])[0];
+  const known = told.step_times === "calibrated" ? "step times calibrated on this machine" : "step times by this machine's peaks at an assumed efficiency; pellucid plan --calibrate measures them";
+  return `At the most, a step's time goes to ${parts.map(([name, share]) => `${name} ${percent(share)}`).join(", ")}${waits ? `; who waits, waits for ${waits[0]}` : ""}. ${known[0].toUpperCase()}${known.slice(1)}.`;
+}
+
+function priced(cost) {
+  if (!cost) return "";
+  return `${digits(cost.prompt)} a million prompt tokens ◇, ${digits(cost.answer)} a million answer tokens ◇, at the load chosen`;
+}
+
+function latency(picture, app, view, field, words, width) {
+  const height = 190;
+  const points = view.points.filter((p) => p[`${field}_ms`] !== null && p.rate !== null);
+  const curve = (view.simulated?.curve ?? []).filter((p) => p[field].p95 !== null);
+  const most = Math.max(0.1, ...points.map((p) => p.rate), ...curve.map((p) => p.requests_per_second));
+  // A load that is not kept up with would flatten all others.
+  const kept = curve.filter((p) => p.keeps_up).map((p) => ms(p[field].p95));
+  const top = Math.max(0.1, ...kept.map((v) => 1.5 * v), ...points.map((p) => p[`${field}_ms`]), kept.length ? 0 : ms(curve[0]?.[field].p95 ?? null));
+  const x = linear([0, niceEnd(most)], [44, width - 8]);
+  const y = linear([0, niceEnd(top)], [height - 30, 16]);
   const chosen = app.selection.hovered.request ?? app.selection.current.request;
-  picture.render(width, height, [points.map((p) => [p.id, p.load, p[field]]), chosen], () => [
-    svg("g", { aria: { hidden: "true" } },
-      y.ticks(4).map((t) => [svg("line", { class: "grid", x1: 44, x2: width - 8, y1: y(t), y2: y(t) }), svg("text", { x: 38, y: y(t) + 4, "text-anchor": "end" }, digits(t))]),
-      x.ticks(5).map((t) => svg("text", { x: x(t), y: height - 16, "text-anchor": "middle" }, digits(t))),
-      svg("text", { x: 0, y: 8 }, words),
-      svg("text", { x: width - 8, y: height - 2, "text-anchor": "end" }, "sequences in a step, mean")),
-    ...points.map((p) => picture.mark(
-      svg("circle", { class: `paint${chosen !== null && chosen !== p.id ? " dim" : ""}`, data: { paint: p.paint }, cx: x(p.load), cy: y(p[field]), r: 4 }),
-      {
-        key: p.id, over: { request: p.id }, choose: () => app.selection.toggle({ request: p.id }),
-        tip: () => ({ title: p.name, paint: p.paint, rows: [["load", digits(p.load), "measured"], ["first token", duration(p.ttft_ms), "measured"], ["between tokens", duration(p.itl_ms), "measured"]] }),
-      },
-    )),
+  picture.render(width, height, [points.map((p) => [p.id, p.rate, p[`${field}_ms`]]), curve, view.at_load, chosen], () => [
+    grid(x, y, width, height, words),
+    ...curve.length ? forecast(picture, view, curve, field, x, y, width) : [],
+    ...points.map((p) => dot(picture, app, p, x(p.rate), y(p[`${field}_ms`]), chosen)),
   ]);
+}
+
+function grid(x, y, width, height, words) {
+  return svg("g", { aria: { hidden: "true" } },
+    y.ticks(4).map((t) => [svg("line", { class: "grid", x1: 44, x2: width - 8, y1: y(t), y2: y(t) }), svg("text", { x: 38, y: y(t) + 4, "text-anchor": "end" }, digits(t))]),
+    x.ticks(5).map((t) => svg("text", { x: x(t), y: height - 16, "text-anchor": "middle" }, digits(t))),
+    svg("text", { x: 0, y: 8 }, words),
+    svg("text", { x: width - 8, y: height - 2, "text-anchor": "end" }, "requests a second"));
+}
+
+function forecast(picture, view, curve, field, x, y, width) {
+  const inside = (v) => Math.max(16, Math.min(y.range[0], y(1000 * v)));
+  const place = (p, share, side) => `${x(p.requests_per_second)},${inside(p[field][share][side])}`;
+  const line = (share, dash) => svg("polyline", { class: "stroke", data: { paint: "accent" }, fill: "none", "stroke-width": 1.5, "stroke-dasharray": dash, points: curve.map((p) => place(p, share, "mean")).join(" ") });
+  const band = (share) => svg("polygon", { class: "paint", data: { paint: "accent" }, opacity: 0.15, points: [...curve.map((p) => place(p, share, "high")), ...curve.toReversed().map((p) => place(p, share, "low"))].join(" ") });
+  const most = x(view.simulated.saturation.requests_per_second);
+  const here = x(view.at_load.requests_per_second);
+  return [
+    band("p95"), band("p50"), line("p50", null), line("p95", "5 3"),
+    svg("line", { class: "stroke", data: { paint: "bad" }, x1: most, x2: most, y1: 16, y2: y.range[0] }),
+    svg("text", { x: most + 4, y: 26 }, "the most ◇"),
+    svg("line", { class: "stroke", data: { paint: "ink" }, "stroke-dasharray": "2 3", x1: here, x2: here, y1: 16, y2: y.range[0] }),
+    ...curve.filter((p) => 1000 * p[field].p95.mean <= y.domain[1]).map((p, i) => picture.mark(svg("circle", { class: "paint", data: { paint: "accent" }, cx: x(p.requests_per_second), cy: inside(p[field].p95.mean), r: 3.5 }), {
+      key: `load ${i}`,
+      tip: () => ({
+        title: `${digits(p.requests_per_second)} requests a second${p.keeps_up ? "" : ", not kept up with"}`, paint: "accent",
+        rows: [["median", duration(ms(p[field].p50)), "simulated"], ["19 of 20 within", duration(ms(p[field].p95)), "simulated"], ["95 % sure", `${duration(1000 * p[field].p95.low)} to ${duration(1000 * p[field].p95.high)}`, "simulated"], ["tokens a second", digits(p.tokens_per_second), "simulated"], ["busy", percent(p.busy), "simulated"]],
+      }),
+    })),
+  ];
+}
+
+function dot(picture, app, p, cx, cy, chosen) {
+  return picture.mark(
+    svg("circle", { class: `paint${chosen !== null && chosen !== p.id ? " dim" : ""}`, data: { paint: p.paint }, cx, cy, r: 4 }),
+    {
+      key: p.id, over: { request: p.id }, choose: () => app.selection.toggle({ request: p.id }),
+      tip: () => ({ title: p.name, paint: p.paint, rows: [["load", `${digits(p.rate)} requests a second`, "measured"], ["sequences in a step", digits(p.load), "measured"], ["first token", duration(p.ttft_ms), "measured"], ["between tokens", duration(p.itl_ms), "measured"]] }),
+    },
+  );
 }
