@@ -74,15 +74,15 @@ def find_hardware(asked: str) -> Hardware:
 
     Raises `BadInput` with the names that are near, and all of them.
     """
-    word = " ".join(asked.lower().replace("_", " ").split())
+    word = " ".join(asked.lower().split())
     if not word:
         raise BadInput("--hardware: the name is empty")
     names = _names()
-    if found := names.get(word.replace(" ", "-")) or names.get(word):
+    if found := names.get(_spelt(word)):
         return found
     if word[0].isdigit() and "/s" in word:
         return _by_numbers(asked, word)
-    near = difflib.get_close_matches(word.replace(" ", "-"), names, 3, 0.5)
+    near = difflib.get_close_matches(_spelt(word), names, 3, 0.5)
     named = f"did you mean {', '.join(near)}? " if near else ""
     known = ", ".join(row.name for row in table())
     raise BadInput(
@@ -93,7 +93,12 @@ def find_hardware(asked: str) -> Hardware:
 def _names() -> dict[str, Hardware]:
     text = files("pellucid.costs").joinpath("hardware.json").read_text("utf-8")
     rows = zip(json.loads(text)["rows"], table(), strict=True)
-    return {name.lower(): row for raw, row in rows for name in (raw["name"], *raw["also"])}
+    return {_spelt(name): row for raw, row in rows for name in (raw["name"], *raw["also"])}
+
+
+def _spelt(name: str) -> str:
+    """However its words are set apart."""
+    return "-".join(re.split(r"[\s_-]+", name.lower()))
 
 
 def _row(row: dict[str, Any]) -> Hardware:

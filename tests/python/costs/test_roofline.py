@@ -169,6 +169,11 @@ def test_an_unknown_machine_lists_the_near_ones(asked: str, near: str) -> None:
         find_hardware(asked)
 
 
+@pytest.mark.parametrize("name", ["H100 SXM", "h100-sxm", "h100_sxm", "h100  sxm5", "rtx 4090"])
+def test_words_of_a_name_may_be_set_apart_as_one_likes(name: str) -> None:
+    assert find_hardware(name).name in ("h100", "rtx-4090")
+
+
 def test_a_machine_by_its_numbers() -> None:
     machine = find_hardware("3TB/s, 989 TFLOPS, 80GB")
     assert (machine.bandwidth, machine.memory) == (3e12, 80e9)
