@@ -17,12 +17,9 @@ class Cost:
     activations_written: int = 0
 
     @property
-    def bytes_read(self) -> int:
-        return self.weights_read + self.kv_read + self.activations_read
-
-    @property
-    def bytes_written(self) -> int:
-        return self.kv_written + self.activations_written
+    def bytes_moved(self) -> int:
+        """Of weights, keys and values; activations mostly stay in the processor's caches."""
+        return self.weights_read + self.kv_read + self.kv_written
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(

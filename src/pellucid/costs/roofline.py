@@ -47,7 +47,7 @@ class Bound:
 
     @property
     def bytes(self) -> int:
-        return bytes_of(self.cost)
+        return self.cost.bytes_moved
 
     @property
     def intensity(self) -> float:
@@ -69,16 +69,11 @@ class Bound:
         return self.limited_by if known else "memory, arithmetic not stated"
 
 
-def bytes_of(cost: Cost) -> int:
-    """Bytes of weights, keys and values that a step moves."""
-    return cost.weights_read + cost.kv_read + cost.kv_written
-
-
 def bound(cost: Cost, limits: Limits) -> Bound:
     """The verdict on a step, or on several together."""
     return Bound(
         cost,
-        bytes_of(cost) / limits.bandwidth,
+        cost.bytes_moved / limits.bandwidth,
         cost.operations / limits.operations,
         limits.ridge,
     )

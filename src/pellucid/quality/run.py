@@ -183,8 +183,7 @@ def bytes_per_token(model: Model, sizes: dict[str, WeightSize], context: int) ->
     """The least that decoding the last token of a context moves: weights, keys and values."""
     pages = tuple(range(pages_for(context, PAGE_SIZE)))
     span = Span(0, context - 1, (0,), pages, 1)
-    cost = step_cost(model.spec, sizes, [span], model.ops.kv_dtype, model.ops.kv_lanes)
-    return cost.weights_read + cost.kv_read + cost.kv_written
+    return step_cost(model.spec, sizes, [span], model.ops.kv_dtype, model.ops.kv_lanes).bytes_moved
 
 
 def beginning(tokenizer: Tokenizer) -> tuple[int, ...]:

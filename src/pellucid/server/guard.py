@@ -97,11 +97,6 @@ class Guard:
         return self._client.tokenizer
 
     @property
-    def answers_inside(self) -> int:
-        """Answers that run or wait."""
-        return self._answers
-
-    @property
     def restarts(self) -> int:
         """How often an engine process was started after the first."""
         return int(getattr(self._client, "restarts", 0))

@@ -67,7 +67,7 @@ class Roofline:
         found = {FIXED: self.fixed}
         if arithmetic > memory:
             return {**found, ARITHMETIC: arithmetic}
-        weights = memory * cost.weights_read / max(_bytes(cost), 1)
+        weights = memory * cost.weights_read / max(cost.bytes_moved, 1)
         return {**found, WEIGHTS: weights, KV: memory - weights}
 
     def draft_seconds(self, spans: Spans, guesses: int, size: float) -> float:
@@ -89,7 +89,7 @@ class Roofline:
         return StepCosts(priced.spec, priced.weights, priced.kv_dtype, priced.kv_lanes)
 
     def _memory(self, cost: Cost) -> float:
-        return _bytes(cost) / (self.bandwidth * self.limits.bandwidth)
+        return cost.bytes_moved / (self.bandwidth * self.limits.bandwidth)
 
     def _arithmetic(self, cost: Cost) -> float:
         return cost.operations / (self.arithmetic * self.limits.operations)
@@ -102,10 +102,6 @@ ARITHMETIC: Final = "arithmetic"
 ROWS: Final = "positions (products with the weights)"
 LOGITS: Final = "answer tokens (head, choice, delivery)"
 ATTENTION: Final = "attention of prompts"
-
-
-def _bytes(cost: Cost) -> int:
-    return cost.weights_read + cost.kv_read + cost.kv_written
 
 
 # Rows and answer tokens between two knots cost alike; the slope changes where other kernels begin.

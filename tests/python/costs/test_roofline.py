@@ -13,7 +13,7 @@ from pellucid.core.errors import BadInput
 from pellucid.core.spec import LayerSpec, ModelSpec
 from pellucid.costs import WeightSize
 from pellucid.costs.hardware import find_hardware, table
-from pellucid.costs.roofline import Limits, Priced, bound, bytes_of
+from pellucid.costs.roofline import Limits, Priced, bound
 from pellucid.explain.kv import kv_account
 from pellucid.explain.whatif import GUESSES, Change, tokens_of_a_round, what_ifs
 
@@ -130,7 +130,7 @@ def test_an_account_that_does_not_add_up_says_so() -> None:
 
 
 def test_bytes_are_those_of_weights_and_cache() -> None:
-    assert bytes_of(Cost(1, 2, 4, 8, 16, 32)) == 14
+    assert Cost(1, 2, 4, 8, 16, 32).bytes_moved == 14
 
 
 # The table of machines

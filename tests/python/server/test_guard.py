@@ -121,7 +121,7 @@ def test_a_request_that_takes_too_long_is_ended(
         error = answer.json()["error"]
     assert (error["type"], error["code"]) == ("timeout_error", "request_timeout")
     server.until(lambda: not server.client.live)
-    assert server.app.state.guard.answers_inside == 0
+    assert server.app.state.guard._answers == 0
 
 
 def test_a_client_that_leaves_makes_room(narrow: Running) -> None:

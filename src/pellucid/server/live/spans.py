@@ -54,6 +54,5 @@ def _head(stage: Stage, about: EngineAbout) -> str:
 
 
 def _numbers(cost: Cost) -> str:
-    moved = cost.weights_read + cost.kv_read + cost.kv_written
     activations = cost.activations_read + cost.activations_written
-    return f'"operations":{cost.operations},"bytes":{moved},"activations":{activations}'
+    return f'"operations":{cost.operations},"bytes":{cost.bytes_moved},"activations":{activations}'
