@@ -159,6 +159,7 @@ class Engine:
         scheduler, ledger, guessing = self.scheduler, self.ledger, self._in_flight.speculation
         pages = scheduler.page_counts()
         guessed = {} if guessing is None else guessing.stats()
+        lifetimes, idle, reuse_gaps = ledger.residency.told()
         return EngineStats(
             running_sequences=scheduler.n_running,
             waiting_sequences=scheduler.n_waiting,
@@ -173,6 +174,9 @@ class Engine:
             requests_ended=self._in_flight.requests_ended,
             preemptions=ledger.preemptions,
             step_sizes=tuple(ledger.step_sizes),
+            page_lifetimes=lifetimes,
+            page_idle=idle,
+            page_reuse_gaps=reuse_gaps,
             **guessed,
         )
 

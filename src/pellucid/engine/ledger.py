@@ -27,6 +27,7 @@ from pellucid.core.record import (
 from pellucid.costs import StepCosts, WeightSize
 from pellucid.costs.stages import Stage
 from pellucid.engine.register import Register
+from pellucid.engine.residency import Residency
 from pellucid.engine.stats import STEP_SIZES
 from pellucid.models.registry import Model
 from pellucid.ops.vocabulary import Stamps
@@ -118,6 +119,7 @@ class Ledger:
         self.tokens = 0
         self.preemptions = 0
         self.step_sizes = [0] * (len(STEP_SIZES) + 1)
+        self.residency = Residency()
         sizes = {
             name: WeightSize(tuple(weight.shape), int(weight.nbytes))
             for name, weight in model.weights.items()
@@ -181,6 +183,7 @@ class Ledger:
         self.step_sizes[bisect_left(STEP_SIZES, positions)] += 1
         self.tokens += sum(map(len, entry.tokens.values()))
         self.preemptions += len(entry.changes.preempted)
+        self.residency.enter(entry.changes, entry.start)
         if self._subscribers:
             record = entry.record(self._costs)
             for subscriber in tuple(self._subscribers):

@@ -17,9 +17,9 @@ from prometheus_client.exposition import choose_encoder
 from pellucid.core.errors import PellucidError
 from pellucid.core.outputs import Increment
 from pellucid.engine.records import EngineAbout
-from pellucid.engine.stats import EngineStats
+from pellucid.engine.stats import RESIDENCY_SECONDS, STEP_SIZES, EngineStats
+from pellucid.server.counted import Counted
 from pellucid.server.guard import Watched
-from pellucid.server.iterations import Iterations
 
 PREFIX: Final = "pellucid_"
 ENDS: Final = ("stop", "length", "abort", "error")
@@ -80,10 +80,17 @@ class Metrics:
         self._won = self._gauge(
             "spec_decode_seconds_won", "Seconds won by guessing, less those lost; an estimate."
         )
-        self._iterations = Iterations(
-            PREFIX + "iteration_tokens_total", LABELS, tuple(self._of.values())
+        self._iterations = self._counted(
+            "iteration_tokens_total", "Tokens computed in one step.", STEP_SIZES
         )
-        self.registry.register(self._iterations)
+        self._residency = [
+            self._counted(f"kv_block_{name}_seconds", words, RESIDENCY_SECONDS)
+            for name, words in (
+                ("lifetime", "Of a page, from when it was taken to its eviction."),
+                ("idle_before_evict", "From a page's last use to its eviction."),
+                ("reuse_gap", "From one sharing of a page to the next."),
+            )
+        ]
         self.knows_cache = False
         self._cache = Gauge(
             PREFIX + "cache_config_info",
@@ -125,6 +132,17 @@ class Metrics:
         )
         self._prompt_sizes = self._histogram("request_prompt_tokens", "Of one request.", counts)
         self._answer_sizes = self._histogram("request_generation_tokens", "Of one request.", counts)
+        self._computed_sizes = self._histogram(
+            "request_prefill_kv_computed_tokens", "Of one prompt, not found in the cache.", counts
+        )
+        self._longest = self._histogram(
+            "request_max_num_generation_tokens", "Of the longest answer of one request.", counts
+        )
+        self._pace = self._histogram(
+            "request_time_per_output_token_seconds",
+            "After the first, the mean of one request.",
+            BETWEEN_TOKENS,
+        )
         self._ns = self._histogram("request_params_n", "Answers asked for.", (1, 2, 5, 10, 20))
         self._limits = self._histogram("request_params_max_tokens", "Asked for.", counts)
         self._http = Counter(
@@ -134,6 +152,7 @@ class Metrics:
             registry=self.registry,
         )
         self._last: dict[tuple[str, int], float] = {}
+        self._sizes: dict[str, dict[int, int]] = {}  # of answers under way, by request
 
     def page(self, accept: str) -> tuple[bytes, str]:
         """The metrics as text in a form that `accept` names, and its content type."""
@@ -163,7 +182,10 @@ class Metrics:
             self._pages.labels(**self._of, state=state).set(count)
         self._usage.set(stats.pages_owned / max(1, sum(pages.values())))
         self._engine_counts.read(asdict(stats))
-        self._iterations.read(stats)
+        self._iterations.read(stats.step_sizes, stats.positions_computed)
+        told = stats.page_lifetimes, stats.page_idle, stats.page_reuse_gaps
+        for histogram, durations in zip(self._residency, told, strict=True):
+            histogram.read(*durations)
         self._won.set(stats.seconds_won)
         for place, count in enumerate(stats.accepted_at):
             if place == len(self._accepted_at):
@@ -196,6 +218,8 @@ class Metrics:
             return
         self._answer_tokens.inc(len(increment.token_ids))
         answer = request.request_id, increment.index
+        sizes = self._sizes.setdefault(request.request_id, {})
+        sizes[increment.index] = sizes.get(increment.index, 0) + len(increment.token_ids)
         last = self._last.get(answer)
         if last is not None:
             self._between.observe((now - last) / len(increment.token_ids))
@@ -205,6 +229,7 @@ class Metrics:
     def ended(self, request: Watched, error: PellucidError | None) -> None:
         for index in range(request.params.n):
             self._last.pop((request.request_id, index), None)
+        longest = max(self._sizes.pop(request.request_id, {}).values(), default=0)
         for reason in request.finish_reasons:
             self._ended.labels(**self._of, finished_reason=reason).inc()
         unfinished = request.params.n - len(request.finish_reasons)
@@ -220,6 +245,10 @@ class Metrics:
         self._decode.observe(times.finished_time - times.time_to_first_token)
         self._inference.observe(times.finished_time - times.queue_time)
         self._answer_sizes.observe(times.generation_tokens)
+        self._computed_sizes.observe(times.prompt_tokens - times.cached_tokens)
+        self._longest.observe(longest)
+        if longest > 1:  # answers of one request go on side by side
+            self._pace.observe((times.finished_time - times.time_to_first_token) / (longest - 1))
 
     def refused(self, reason: str) -> None:
         self._refused.labels(**self._of, reason=reason).inc()
@@ -237,6 +266,11 @@ class Metrics:
     def _histogram(self, name: str, words: str, buckets: Sequence[float]) -> Histogram:
         named = self._named(name, words, ())
         return Histogram(*named, registry=self.registry, buckets=buckets).labels(**self._of)
+
+    def _counted(self, name: str, words: str, bounds: Sequence[float]) -> Counted:
+        counted = Counted(PREFIX + name, words, bounds, LABELS, tuple(self._of.values()))
+        self.registry.register(counted)
+        return counted
 
     def _named(
         self, name: str, words: str, labels: Sequence[str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,9 @@ from pellucid.formats import open_checkpoint
 from pellucid.text import Tokenizer, gguf_chat_templates
 
 CONTEXT = 2000
+NO_STATS = EngineStats(
+    **{f.name: 0 for f in fields(EngineStats) if f.default is MISSING}  # type: ignore[arg-type]
+)
 Script = Callable[[Request, int], str]
 """What answer `index` of a request says; then comes the end token."""
 
@@ -222,10 +225,7 @@ class FakeClient:
         if self.pages is None:
             raise Unavailable("there is no engine")
         free, cached, owned = self.pages
-        counts = dict.fromkeys(EngineStats.__dataclass_fields__, 0)
-        counts |= {"pages_free": free, "pages_cached": cached, "pages_owned": owned}
-        counts["accepted_at"] = counts["step_sizes"] = ()
-        return EngineStats(**counts)
+        return replace(NO_STATS, pages_free=free, pages_cached=cached, pages_owned=owned)
 
     async def records(self, cursor: Cursor, stamps_every: float | None = None) -> Records:
         """There is no engine that records anything."""

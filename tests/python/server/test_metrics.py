@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pellucid.engine.stats import STEP_SIZES, EngineStats
-from pellucid.server.iterations import Iterations
+from pellucid.engine.stats import STEP_SIZES
+from pellucid.server.counted import Counted
 from pellucid.server.metrics import Metrics
-from tests.python.server.fake import FakeClient
+from tests.python.server.fake import NO_STATS, FakeClient
 from tests.python.server.running import Running
 
 ROOT = Path(__file__).parents[3]
@@ -41,10 +42,16 @@ KNOWN = {
     "request_inference_time_seconds": "histogram",
     "request_prompt_tokens": "histogram",
     "request_generation_tokens": "histogram",
+    "request_max_num_generation_tokens": "histogram",
+    "request_prefill_kv_computed_tokens": "histogram",
+    "request_time_per_output_token_seconds": "histogram",
     "request_params_n": "histogram",
     "request_params_max_tokens": "histogram",
     "iteration_tokens_total": "histogram",
     "cache_config_info": "gauge",
+    "kv_block_lifetime_seconds": "histogram",
+    "kv_block_idle_before_evict_seconds": "histogram",
+    "kv_block_reuse_gap_seconds": "histogram",
 }
 
 
@@ -101,6 +108,10 @@ def test_numbers_add_up(alone: Running) -> None:
     assert found["pellucid_time_to_first_token_seconds_sum"] == pytest.approx(0.022)
     assert found["pellucid_request_decode_time_seconds_sum"] == pytest.approx(0.2)
     assert found["pellucid_http_requests_total /v1/completions POST 200"] == 2
+    assert found["pellucid_request_generation_tokens_sum"] == 15
+    assert found["pellucid_request_max_num_generation_tokens_sum"] == 10
+    assert found["pellucid_request_prefill_kv_computed_tokens_sum"] == 0  # 3 of 3 are cached
+    assert found["pellucid_request_time_per_output_token_seconds_sum"] == pytest.approx(0.05)
 
 
 def test_strangers_make_no_new_series(alone: Running) -> None:
@@ -115,7 +126,6 @@ def test_strangers_make_no_new_series(alone: Running) -> None:
 
 def test_guesses_are_counted_by_place() -> None:
     metrics = Metrics("m", 100)
-    zero = dict.fromkeys(EngineStats.__dataclass_fields__, 0) | {"step_sizes": ()}
     of = {"model_name": "m", "engine": "0"}
 
     def seen(name: str, **labels: str) -> float | None:
@@ -124,7 +134,7 @@ def test_guesses_are_counted_by_place() -> None:
     for accepted_at in (), (5, 3), (6, 3, 1):
         counts = {"drafts": 7, "draft_tokens": 20, "accepted_tokens": sum(accepted_at)}
         counts |= {"accepted_at": accepted_at, "seconds_won": -0.5}
-        metrics.engine(EngineStats(**{**zero, **counts}), 0)
+        metrics.engine(replace(NO_STATS, **counts), 0)
     assert seen("num_drafts_total") == 7
     assert seen("num_draft_tokens_total") == 20
     assert seen("num_accepted_tokens_total") == 10
@@ -134,20 +144,14 @@ def test_guesses_are_counted_by_place() -> None:
 
 
 def test_steps_are_counted_by_their_size_through_a_new_engine() -> None:
-    iterations = Iterations("tokens", ("model_name",), ("m",))
-    zero = dict.fromkeys(EngineStats.__dataclass_fields__, 0) | {
-        "accepted_at": (),
-        "step_sizes": (),
-    }
+    iterations = Counted("tokens", "Of a step.", STEP_SIZES, ("model_name",), ("m",))
     sizes = [0] * (len(STEP_SIZES) + 1)
 
     def read(positions: int, **counts: int) -> tuple[list[float], float]:
         of = sizes.copy()
         for place, count in counts.items():
             of[int(place[1:])] = count
-        iterations.read(
-            EngineStats(**{**zero, "positions_computed": positions, "step_sizes": tuple(of)})
-        )
+        iterations.read(of, positions)
         [family] = iterations.collect()
         found = {s.labels.get("le", s.name): s.value for s in family.samples}
         return [found["1.0"], found["8.0"], found["+Inf"]], found["tokens_sum"]
@@ -159,13 +163,9 @@ def test_steps_are_counted_by_their_size_through_a_new_engine() -> None:
 
 def test_counters_never_fall_when_an_engine_begins_again() -> None:
     metrics = Metrics("m", 100)
-    zero = dict.fromkeys(EngineStats.__dataclass_fields__, 0) | {
-        "accepted_at": (),
-        "step_sizes": (),
-    }
 
     def seen(steps: int, hits: int) -> tuple[float, float]:
-        metrics.engine(EngineStats(**{**zero, "steps": steps, "prefix_hits": hits}), 0)
+        metrics.engine(replace(NO_STATS, steps=steps, prefix_hits=hits), 0)
         of = {"model_name": "m", "engine": "0"}
         value = metrics.registry.get_sample_value
         steps_seen = value("pellucid_engine_steps_total", of)

@@ -26,12 +26,12 @@ from pellucid.core.record import (
 from pellucid.core.spec import LayerSpec, ModelSpec
 from pellucid.costs.stages import Part, Stage
 from pellucid.engine.records import Cursor, EngineAbout, Records
-from pellucid.engine.stats import EngineStats
 from pellucid.scheduling import Limits
 from pellucid.server.live.checks import check_page_map, check_step
 from pellucid.server.live.hub import Viewer
 from pellucid.server.live.journeys import Journey, Journeys
 from pellucid.server.live.window import REQUESTS, STEPS, Window
+from tests.python.server.fake import NO_STATS
 
 LIMITS = Limits(64, 4, 64, n_pages=10, page_size=16)
 LAYER = LayerSpec(2, 1, 16, 32, 0.25)
@@ -41,9 +41,6 @@ ABOUT = EngineAbout(
     speculation=None, epoch=5,
     monotonic=0.0, wall=0.0,
 )  # fmt: skip
-STATS = EngineStats(
-    **{**dict.fromkeys(EngineStats.__dataclass_fields__, 0), "accepted_at": (), "step_sizes": ()}
-)
 
 
 def step(number: int = 0, **changes: object) -> StepRecord:
@@ -70,7 +67,7 @@ def request(name: str = "a", sequence: int = 7) -> RequestRecord:
 
 
 def records(*steps: StepRecord, requests: list[RequestRecord] | None = None) -> Records:
-    return Records(list(steps), requests or [], STATS, 0, Cursor(5, 0))
+    return Records(list(steps), requests or [], NO_STATS, 0, Cursor(5, 0))
 
 
 def test_a_step_whose_sums_hold_has_nothing_to_say() -> None:
