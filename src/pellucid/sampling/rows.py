@@ -45,7 +45,9 @@ class RowsSampler(Sampler):
         self, logits: Float32, rows: Sequence[int], draws: Sequence[Draw]
     ) -> list[TokenChoice | PellucidError]:
         """For each of `rows` of logits, float32 [R, vocabulary], what `Sampler.choose` gives or
-        raises."""
+        raises. A step may have none, and then has no logits either."""
+        if not rows:
+            return []
         tokens = self._tokens(logits, rows, draws)
         for draw in draws:
             if draw.form is not None:
