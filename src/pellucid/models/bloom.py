@@ -33,16 +33,23 @@ _HF_NAMES = {
 _TRAINED_CONTEXT = 2048  # what ALiBi was trained at when the configuration does not say
 
 
-def hidden(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
-    """Final rows [R, d], normed, of those that the step asks for."""
-    x = embed(ops, spec, weights, step)  # [T, d]
-    x = layer_norm(ops, spec, weights, "token_embd_norm", x)
-    for index, layer in enumerate(spec.layers):
-        w = weights.layer(index)
-        normed = layer_norm(ops, spec, w, "attn_norm", x)
-        x = x + attention(ops, spec, layer, w, normed, index, step)
-        x = x + mlp(ops, w, layer_norm(ops, spec, w, "ffn_norm", x), ops.gelu_tanh)
-    x = ops.take_rows(x, step.logit_rows)  # [R, d]
+def enter(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
+    """Rows [T, d] for the first layer."""
+    x = embed(ops, spec, weights, step)
+    return layer_norm(ops, spec, weights, "token_embd_norm", x)
+
+
+def decoder_layer(
+    ops: Ops, spec: ModelSpec, layer: LayerSpec, w: Weights, x: Array, index: int, step: Step
+) -> Array:
+    """One layer of rows x [T, d]."""
+    normed = layer_norm(ops, spec, w, "attn_norm", x)
+    x = x + attention(ops, spec, layer, w, normed, index, step)
+    return x + mlp(ops, w, layer_norm(ops, spec, w, "ffn_norm", x), ops.gelu_tanh)
+
+
+def leave(ops: Ops, spec: ModelSpec, weights: Weights, x: Array) -> Array:
+    """Rows x [R, d], normed for the head."""
     return layer_norm(ops, spec, weights, "output_norm", x)
 
 

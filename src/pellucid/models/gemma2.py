@@ -33,17 +33,24 @@ _LAYERS_OF_27B = 46
 _WINDOW, _SCORE_CAP, _LOGIT_CAP = 4096, 50.0, 30.0
 
 
-def hidden(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
-    """Final rows [R, d], normed, of those that the step asks for."""
-    x = embed(ops, spec, weights, step)  # [T, d]
-    for index, layer in enumerate(spec.layers):
-        w = weights.layer(index)
-        normed = ops.rms_norm(x, w["attn_norm.weight"], spec.norm_eps)
-        y = attention(ops, spec, layer, w, normed, index, step)
-        x = x + ops.rms_norm(y, w["post_attention_norm.weight"], spec.norm_eps)
-        y = geglu(ops, w, ops.rms_norm(x, w["ffn_norm.weight"], spec.norm_eps))
-        x = x + ops.rms_norm(y, w["post_ffw_norm.weight"], spec.norm_eps)
-    x = ops.take_rows(x, step.logit_rows)  # [R, d]
+def enter(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
+    """Rows [T, d] for the first layer."""
+    return embed(ops, spec, weights, step)
+
+
+def decoder_layer(
+    ops: Ops, spec: ModelSpec, layer: LayerSpec, w: Weights, x: Array, index: int, step: Step
+) -> Array:
+    """One layer of rows x [T, d]."""
+    normed = ops.rms_norm(x, w["attn_norm.weight"], spec.norm_eps)
+    y = attention(ops, spec, layer, w, normed, index, step)
+    x = x + ops.rms_norm(y, w["post_attention_norm.weight"], spec.norm_eps)
+    y = geglu(ops, w, ops.rms_norm(x, w["ffn_norm.weight"], spec.norm_eps))
+    return x + ops.rms_norm(y, w["post_ffw_norm.weight"], spec.norm_eps)
+
+
+def leave(ops: Ops, spec: ModelSpec, weights: Weights, x: Array) -> Array:
+    """Rows x [R, d], normed for the head."""
     return ops.rms_norm(x, weights["output_norm.weight"], spec.norm_eps)
 
 

@@ -22,7 +22,9 @@ from pellucid.models.gemma import (
 from pellucid.models.gemma2 import (
     block,
     cap,
-    hidden,
+    decoder_layer,
+    enter,
+    leave,
     near_layers_from_config,
     near_layers_from_gguf,
     scale_from_gguf,
@@ -33,7 +35,7 @@ from pellucid.models.names import ends, layers
 from pellucid.models.rope import rope_from_parameters
 from pellucid.models.weights import Tensor
 
-__all__ = ["hidden", "spec_from_config", "spec_from_gguf", "tensors"]
+__all__ = ["decoder_layer", "enter", "leave", "spec_from_config", "spec_from_gguf", "tensors"]
 
 GGUF_ARCHITECTURES = ("gemma3",)
 HF_ARCHITECTURES = ("Gemma3ForCausalLM", "Gemma3ForConditionalGeneration")

@@ -33,17 +33,24 @@ _HF_NAMES = {
 }
 
 
-def hidden(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
-    """Final rows [R, d], normed, of those that the step asks for."""
-    gelu = ops.gelu if spec.extra["exact_gelu"] else ops.gelu_tanh
+def enter(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
+    """Rows [T, d] for the first layer."""
     positions = ops.embedding(step.positions, weights["position_embd.weight"])
-    x = embed(ops, spec, weights, step) + positions  # [T, d]
-    for index, layer in enumerate(spec.layers):
-        w = weights.layer(index)
-        normed = layer_norm(ops, spec, w, "attn_norm", x)
-        x = x + attention(ops, spec, layer, w, normed, index, step)
-        x = x + mlp(ops, w, layer_norm(ops, spec, w, "ffn_norm", x), gelu)
-    x = ops.take_rows(x, step.logit_rows)  # [R, d]
+    return embed(ops, spec, weights, step) + positions
+
+
+def decoder_layer(
+    ops: Ops, spec: ModelSpec, layer: LayerSpec, w: Weights, x: Array, index: int, step: Step
+) -> Array:
+    """One layer of rows x [T, d]."""
+    gelu = ops.gelu if spec.extra["exact_gelu"] else ops.gelu_tanh
+    normed = layer_norm(ops, spec, w, "attn_norm", x)
+    x = x + attention(ops, spec, layer, w, normed, index, step)
+    return x + mlp(ops, w, layer_norm(ops, spec, w, "ffn_norm", x), gelu)
+
+
+def leave(ops: Ops, spec: ModelSpec, weights: Weights, x: Array) -> Array:
+    """Rows x [R, d], normed for the head."""
     return layer_norm(ops, spec, weights, "output_norm", x)
 
 

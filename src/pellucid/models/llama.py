@@ -27,16 +27,23 @@ GGUF_ARCHITECTURES = ("llama",)
 HF_ARCHITECTURES = ("LlamaForCausalLM",)
 
 
-def hidden(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
-    """Final rows [R, d], normed, of those that the step asks for."""
-    x = embed(ops, spec, weights, step)  # [T, d]
-    for index, layer in enumerate(spec.layers):
-        w = weights.layer(index)
-        normed = ops.rms_norm(x, w["attn_norm.weight"], spec.norm_eps)
-        x = x + attention(ops, spec, layer, w, normed, index, step)
-        normed = ops.rms_norm(x, w["ffn_norm.weight"], spec.norm_eps)
-        x = x + feed_forward(ops, layer, w, normed)
-    x = ops.take_rows(x, step.logit_rows)  # [R, d]
+def enter(ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array:
+    """Rows [T, d] for the first layer."""
+    return embed(ops, spec, weights, step)
+
+
+def decoder_layer(
+    ops: Ops, spec: ModelSpec, layer: LayerSpec, w: Weights, x: Array, index: int, step: Step
+) -> Array:
+    """One layer of rows x [T, d]."""
+    normed = ops.rms_norm(x, w["attn_norm.weight"], spec.norm_eps)
+    x = x + attention(ops, spec, layer, w, normed, index, step)
+    normed = ops.rms_norm(x, w["ffn_norm.weight"], spec.norm_eps)
+    return x + feed_forward(ops, layer, w, normed)
+
+
+def leave(ops: Ops, spec: ModelSpec, weights: Weights, x: Array) -> Array:
+    """Rows x [R, d], normed for the head."""
     return ops.rms_norm(x, weights["output_norm.weight"], spec.norm_eps)
 
 

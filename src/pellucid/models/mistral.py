@@ -15,7 +15,8 @@ from pellucid.models.llama import layer_from_config, model_from_config, window_f
 GGUF_ARCHITECTURES = ()
 HF_ARCHITECTURES = ("MistralForCausalLM",)
 
-hidden, tensors, spec_from_gguf = llama.hidden, llama.tensors, llama.spec_from_gguf
+enter, decoder_layer, leave = llama.enter, llama.decoder_layer, llama.leave
+tensors, spec_from_gguf = llama.tensors, llama.spec_from_gguf
 
 _FIRST_WINDOW = 4096  # of the first model, and of a configuration that does not say
 

@@ -21,7 +21,8 @@ from pellucid.models.llama import (
 GGUF_ARCHITECTURES = ()
 HF_ARCHITECTURES = ("MixtralForCausalLM",)
 
-hidden, tensors, spec_from_gguf = llama.hidden, llama.tensors, llama.spec_from_gguf
+enter, decoder_layer, leave = llama.enter, llama.decoder_layer, llama.leave
+tensors, spec_from_gguf = llama.tensors, llama.spec_from_gguf
 
 
 def spec_from_config(config: Fields, context: int | None) -> ModelSpec:

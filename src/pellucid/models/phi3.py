@@ -23,7 +23,7 @@ from pellucid.models.weights import Tensor
 GGUF_ARCHITECTURES = ("phi3",)
 HF_ARCHITECTURES = ("Phi3ForCausalLM",)
 
-hidden = llama.hidden
+enter, decoder_layer, leave = llama.enter, llama.decoder_layer, llama.leave
 
 
 def spec_from_config(config: Fields, context: int | None) -> ModelSpec:

@@ -23,7 +23,8 @@ from pellucid.models.llama import (
 GGUF_ARCHITECTURES = ("qwen2",)
 HF_ARCHITECTURES = ("Qwen2ForCausalLM",)
 
-hidden, tensors = llama.hidden, llama.tensors
+enter, decoder_layer, leave = llama.enter, llama.decoder_layer, llama.leave
+tensors = llama.tensors
 
 
 def spec_from_config(config: Fields, context: int | None) -> ModelSpec:

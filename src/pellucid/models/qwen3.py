@@ -22,7 +22,7 @@ from pellucid.models.weights import Tensor
 GGUF_ARCHITECTURES = ("qwen3",)
 HF_ARCHITECTURES = ("Qwen3ForCausalLM",)
 
-hidden = llama.hidden
+enter, decoder_layer, leave = llama.enter, llama.decoder_layer, llama.leave
 
 
 def spec_from_config(config: Fields, context: int | None) -> ModelSpec:

@@ -27,7 +27,7 @@ from pellucid.models.weights import Tensor
 GGUF_ARCHITECTURES = ("qwen3moe",)
 HF_ARCHITECTURES = ("Qwen3MoeForCausalLM",)
 
-hidden = llama.hidden
+enter, decoder_layer, leave = llama.enter, llama.decoder_layer, llama.leave
 
 
 def spec_from_config(config: Fields, context: int | None) -> ModelSpec:

@@ -8,7 +8,7 @@ from typing import Protocol, cast
 
 from pellucid.core.errors import FormatError, UnsupportedError
 from pellucid.core.plan import Plan
-from pellucid.core.spec import ModelSpec
+from pellucid.core.spec import LayerSpec, ModelSpec
 from pellucid.formats.checkpoint import Checkpoint
 from pellucid.models import (
     bloom,
@@ -34,7 +34,11 @@ from pellucid.ops.vocabulary import Array, HostTensor, Ops, Stamps
 
 
 class Family(Protocol):
-    """What a family's file offers. `context` is the length the model will be used at."""
+    """What a family's file offers. `context` is the length the model will be used at.
+
+    A forward pass is `enter`, each `decoder_layer`, and `leave` for the rows that are asked for;
+    between any two of them it may be cut, with float32 rows [T, d] on the way.
+    """
 
     GGUF_ARCHITECTURES: tuple[str, ...]
     HF_ARCHITECTURES: tuple[str, ...]
@@ -47,7 +51,20 @@ class Family(Protocol):
 
     def tensors(self, spec: ModelSpec) -> Iterable[Tensor]: ...
 
-    def hidden(self, ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array: ...
+    def enter(self, ops: Ops, spec: ModelSpec, weights: Weights, step: Step) -> Array: ...
+
+    def decoder_layer(
+        self,
+        ops: Ops,
+        spec: ModelSpec,
+        layer: LayerSpec,
+        w: Weights,
+        x: Array,
+        index: int,
+        step: Step,
+    ) -> Array: ...
+
+    def leave(self, ops: Ops, spec: ModelSpec, weights: Weights, x: Array) -> Array: ...
 
 
 FAMILIES = cast(
@@ -130,7 +147,12 @@ class Model:
         return head(self.ops, self.spec, self.weights, self._of_hidden(step))
 
     def _of_hidden(self, step: Step) -> Array:
-        return self.family.hidden(self.ops, self.spec, self.weights, step)
+        """Final rows [R, d], normed, of those that the step asks for."""
+        ops, spec, weights, family = self.ops, self.spec, self.weights, self.family
+        x = family.enter(ops, spec, weights, step)  # [T, d]
+        for index, layer in enumerate(spec.layers):
+            x = family.decoder_layer(ops, spec, layer, weights.layer(index), x, index, step)
+        return family.leave(ops, spec, weights, ops.take_rows(x, step.logit_rows))
 
 
 def read_spec(checkpoint: Checkpoint, context: int | None = None) -> tuple[Family, ModelSpec]:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -315,11 +316,12 @@ def assert_agree(
 def zero_logits(model: Model) -> Model:
     """A model that answers nothing."""
 
-    class Zeros:
-        def hidden(self, ops: Any, spec: ModelSpec, weights: Weights, step: Any) -> Float32:
-            return np.zeros((len(step.logit_rows), spec.d_model), np.float32)
+    def leave(ops: Any, spec: ModelSpec, weights: Weights, x: Float32) -> Float32:
+        return np.zeros_like(x)
 
-    return dataclasses.replace(model, family=Zeros())  # type: ignore[arg-type]
+    family = model.family
+    zeros = SimpleNamespace(enter=family.enter, decoder_layer=family.decoder_layer, leave=leave)
+    return dataclasses.replace(model, family=zeros)  # type: ignore[arg-type]
 
 
 def wrong_rope_sign(model: Model) -> Model:
