@@ -4,6 +4,7 @@
 #   make run PROMPT="..." MODEL=smollm2-135m BACKEND=reference
 #   make test                     every check, then every test; those of the pages where there is a Chromium
 #   make test-python | test-native | test-model
+#   make test-ray                 replicas, batches and stages on a cluster of several nodes
 #   make test-browser             the pages alone, in a headless Chromium
 #   make sanitize                 the native tests under AddressSanitizer, UBSan and ThreadSanitizer
 #   make docs                     the guide as plain files in build/docs, its figures recorded
@@ -31,7 +32,7 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find native -type f 2>/dev
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 REQUIREMENTS := $(BIN)/python tools/requirements.py
 
-.PHONY: help run install lint test test-python test-native test-model test-browser axe sanitize docs clean
+.PHONY: help run install lint test test-python test-native test-model test-ray test-browser axe sanitize docs clean
 
 help:
 	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
@@ -71,10 +72,15 @@ lint: $(VENV)/installed $(VENV)/installed-test
 
 # Those in a browser go to one worker, and first: they share a server, and wait for pages meanwhile.
 test: lint axe
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/browser tests/python tests/native tests/model $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/browser tests/ray/test_replicas.py tests/python tests/native \
+		tests/model $(PYTEST_ARGS)
 
 test-python test-native test-model: test-%: $(VENV)/installed $(VENV)/installed-test
 	$(BIN)/pytest -n $(JOBS) tests/$* $(PYTEST_ARGS)
+
+# One after the other: each starts a cluster.
+test-ray: $(VENV)/installed $(VENV)/installed-test
+	$(BIN)/pytest tests/ray $(PYTEST_ARGS)
 
 test-browser: $(VENV)/installed $(VENV)/installed-test axe
 	$(BIN)/pytest tests/browser $(PYTEST_ARGS)

@@ -61,11 +61,11 @@ class TextLines(logging.Formatter):
 
 
 def said_beside(record: logging.LogRecord) -> dict[str, Any]:
-    """What was given as `extra`."""
+    """What was given as `extra`; libraries put names of their own there, which begin with _."""
     return {
         name: value
         for name, value in vars(record).items()
-        if name not in _USUAL and name not in _LEFT_OUT
+        if name not in _USUAL and name not in _LEFT_OUT and not name.startswith("_")
     }
 
 

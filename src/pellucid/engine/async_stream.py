@@ -86,6 +86,11 @@ class AsyncStream(Gathering):
         self._arrivals = arrivals
         self._abort: Callable[[], None] | None = abort
 
+    @property
+    def unread(self) -> int:
+        """Letters that have come and were not looked at."""
+        return len(self._arrivals.letters)
+
     def close(self) -> None:
         """End the request if it has not ended, and listen no more; again does no harm."""
         abort, self._abort = self._abort, None

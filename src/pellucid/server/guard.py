@@ -25,6 +25,7 @@ from pellucid.core.errors import Overloaded, PellucidError, TimedOut, Unavailabl
 from pellucid.core.outputs import EmbeddingOutput, Increment, RequestMetrics, RequestOutput
 from pellucid.core.params import SamplingParams
 from pellucid.core.record import PageMap
+from pellucid.distributed.report import Fleet
 from pellucid.engine.client import (
     AnswerStream,
     EngineClient,
@@ -100,6 +101,11 @@ class Guard:
     def restarts(self) -> int:
         """How often an engine process was started after the first."""
         return int(getattr(self._client, "restarts", 0))
+
+    async def fleet(self) -> Fleet | None:
+        """The replicas there are, None where there is one engine without Ray."""
+        ask = getattr(self._client, "fleet", None)
+        return None if ask is None else await ask()
 
     async def chat_token_ids(self, messages: Messages, layout: Layout = PLAIN) -> list[int]:
         return await self._client.chat_token_ids(messages, layout)

@@ -7,7 +7,7 @@ engine's (`RequestMetrics`); the time between tokens is as a reader sees it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final
 
@@ -16,10 +16,13 @@ from prometheus_client.exposition import choose_encoder
 
 from pellucid.core.errors import PellucidError
 from pellucid.core.outputs import Increment
+from pellucid.distributed.report import Fleet
 from pellucid.engine.records import EngineAbout
 from pellucid.engine.stats import RESIDENCY_SECONDS, STEP_SIZES, EngineStats
 from pellucid.server.counted import Counted
+from pellucid.server.fleet import FleetMetrics
 from pellucid.server.guard import Watched
+from pellucid.server.rising import Rising
 
 PREFIX: Final = "pellucid_"
 ENDS: Final = ("stop", "length", "abort", "error")
@@ -57,7 +60,7 @@ class Metrics:
         self._tasks = self._gauge("event_loop_tasks", "Tasks of the server's event loop.")
         self._up = self._gauge("engine_up", "1 if there is an engine that answers.")
         self._pages = self._gauge("kv_cache_pages", "Pages of the KV cache.", "state")
-        self._engine_counts = _Rising(
+        self._engine_counts = Rising(
             {
                 field: self._counter(name, words)
                 for field, name, words in (
@@ -76,7 +79,7 @@ class Metrics:
         self._accepted = self._counter(
             "spec_decode_num_accepted_tokens_per_pos", "By place in the draft.", "position"
         )
-        self._accepted_at: list[_Rising] = []
+        self._accepted_at: list[Rising] = []
         self._won = self._gauge(
             "spec_decode_seconds_won", "Seconds won by guessing, less those lost; an estimate."
         )
@@ -99,7 +102,7 @@ class Metrics:
             registry=self.registry,
         )
         restarts = self._counter("engine_restarts", "Engines started after the first.")
-        self._restarts = _Rising({"restarts": restarts})
+        self._restarts = Rising({"restarts": restarts})
         self._prompt_tokens = self._counter("prompt_tokens", "Tokens of prompts, cached or not.")
         self._answer_tokens = self._counter("generation_tokens", "Tokens of answers.")
         self._ended = self._counter(
@@ -153,6 +156,7 @@ class Metrics:
         )
         self._last: dict[tuple[str, int], float] = {}
         self._sizes: dict[str, dict[int, int]] = {}  # of answers under way, by request
+        self._fleet: FleetMetrics | None = None
 
     def page(self, accept: str) -> tuple[bytes, str]:
         """The metrics as text in a form that `accept` names, and its content type."""
@@ -190,8 +194,14 @@ class Metrics:
         for place, count in enumerate(stats.accepted_at):
             if place == len(self._accepted_at):
                 counter = self._accepted.labels(**self._of, position=str(place))
-                self._accepted_at.append(_Rising({"accepted": counter}))
+                self._accepted_at.append(Rising({"accepted": counter}))
             self._accepted_at[place].read({"accepted": count})
+
+    def fleet(self, fleet: Fleet) -> None:
+        """The replicas, where there are some."""
+        if self._fleet is None:
+            self._fleet = FleetMetrics(self.registry, PREFIX, self._of["model_name"])
+        self._fleet.see(fleet)
 
     def cache(self, about: EngineAbout) -> None:
         """What the engine's KV cache is."""
@@ -276,20 +286,6 @@ class Metrics:
         self, name: str, words: str, labels: Sequence[str]
     ) -> tuple[str, str, tuple[str, ...]]:
         return PREFIX + name, words, (*LABELS, *labels)
-
-
-class _Rising:
-    """Counters of something that may begin again at zero: only what was added is counted."""
-
-    def __init__(self, counters: Mapping[str, Counter]) -> None:
-        self._counters = counters
-        self._seen: dict[str, float] = dict.fromkeys(counters, 0)
-
-    def read(self, counts: Mapping[str, float]) -> None:
-        began_again = any(counts[name] < seen for name, seen in self._seen.items())
-        for name, counter in self._counters.items():
-            counter.inc(counts[name] - (0 if began_again else self._seen[name]))
-            self._seen[name] = counts[name]
 
 
 def _one_two_five(most: int) -> tuple[int, ...]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pellucid import __version__
-from pellucid.core.errors import BadInput
+from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.logs import LogForm
 from pellucid.core.params import SamplingParams
+from pellucid.distributed.wanted import Wanted
 from pellucid.engine.client import EngineClient
 from pellucid.engine.process.rest import at_rest
 from pellucid.engine.sizing import MAX_NUM_SEQS
@@ -31,6 +35,9 @@ from pellucid.server.tracing import Traces, traces_to
 from pellucid.speculation.settings import from_flags
 
 logger = logging.getLogger("pellucid.server")
+
+# That a replica is asked beside answers: how it is, what it records, embeddings.
+_CALLS: Final = 256
 
 # An engine's argument: the option that sets it. What is None is the engine's to choose.
 _ENGINE = {
@@ -64,6 +71,7 @@ _LIMITS = {
 
 def settings_of(chosen: Chosen, own_name: str) -> Settings:
     """What the application is told. `own_name` is the model's, where no other was given."""
+    wanted = replicas_wanted(chosen)
     return Settings(
         served_model_names=chosen["served_model_name"] or (own_name,),
         api_keys=chosen["api_key"],
@@ -72,7 +80,7 @@ def settings_of(chosen: Chosen, own_name: str) -> Settings:
         keep_alive_s=chosen["keep_alive_interval"],
         stalled_client_s=chosen["stalled_client_timeout"],
         guard=GuardLimits(
-            running=chosen["max_num_seqs"] or MAX_NUM_SEQS,
+            running=(chosen["max_num_seqs"] or MAX_NUM_SEQS) * (wanted.most if wanted else 1),
             queued=chosen["max_num_queued_reqs"],
             queued_tokens=chosen["max_num_queued_tokens"],
             timeout_s=chosen["request_timeout"],
@@ -106,16 +114,57 @@ async def operate(path: Path, own_name: str, chosen: Chosen) -> None:
     try:
         recorder = None if chosen["record"] is None else Recorder(Path(chosen["record"]))
         _say_choices(path, chosen)
-        client = await _client(path, chosen, arguments)
-        try:
+        async with _engine(path, chosen, arguments) as client:
             await _serve(client, settings, traces, recorder, bound, chosen)
-        finally:
-            await client.close()
     finally:
         bound.close()
         if traces is not None:
             await asyncio.to_thread(traces.close)
     logger.info("ended")
+
+
+def replicas_wanted(chosen: Chosen) -> Wanted | None:
+    """How many replicas on Ray, None for an engine without Ray. Raises `BadInput`."""
+    count, least, most = (chosen[f"{name}replicas"] for name in ("", "min_", "max_"))
+    if (count, least, most, chosen["ray_address"]) == (None, None, None, None):
+        return None
+    if count is not None and (least, most) != (None, None):
+        raise BadInput("replicas is a fixed number: leave min_replicas and max_replicas out")
+    least = count or least or 1
+    running = chosen["max_num_seqs"] or MAX_NUM_SEQS
+    wanted = Wanted(
+        least,
+        count or most or least,
+        address=chosen["ray_address"],
+        policy=chosen["routing"],
+        requests=running + chosen["max_num_queued_reqs"] + _CALLS,
+        target=0.75 * running,
+        start_wait_s=chosen["engine_start_wait"],
+        hang_s=chosen["engine_hang_timeout"],
+        drain_s=chosen["shutdown_timeout"],
+    )
+    wanted.check()
+    return wanted
+
+
+@contextlib.asynccontextmanager
+async def _engine(
+    path: Path, chosen: Chosen, arguments: dict[str, Any]
+) -> AsyncIterator[EngineClient]:
+    """Whatever answers, as long as this lasts."""
+    wanted = replicas_wanted(chosen)
+    if wanted is not None:
+        from pellucid.distributed.serving import replicas
+
+        log = LogForm(chosen["log_level"], chosen["log_format"])
+        async with replicas(path, wanted, log, arguments, "--replicas") as found:
+            yield found
+        return
+    client = await _client(path, chosen, arguments)
+    try:
+        yield client
+    finally:
+        await client.close()
 
 
 async def _client(path: Path, chosen: Chosen, arguments: dict[str, Any]) -> EngineClient:
@@ -160,10 +209,42 @@ async def _serve(
     if recorder is not None:
         about = about_json(await hub.about(), settings.model_name, settings.show_prompts)
         recorder.start(hub, dumps(about))
-    with at_rest():
+    with at_rest(), _rolled_at_hangup(client):
         await serve(app, bound, ready=ready, shutdown_timeout_s=chosen["shutdown_timeout"])
     if recorder is not None:
         await recorder.finish(hub)
+
+
+@contextlib.contextmanager
+def _rolled_at_hangup(client: EngineClient) -> Iterator[None]:
+    """SIGHUP has replicas replaced; without replicas it means what it always does."""
+    roll = getattr(client, "roll", None)
+    if roll is None:
+        yield
+        return
+    rolling: list[asyncio.Task[None]] = []
+
+    def begin() -> None:
+        if not rolling or rolling[-1].done():
+            logger.info("replicas are replaced, some at a time")
+            rolling[:] = [asyncio.ensure_future(_rolled(roll))]
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, begin)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+        for task in rolling:
+            task.cancel()
+
+
+async def _rolled(roll: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await roll()
+        logger.info("the replicas were replaced")
+    except PellucidError as error:
+        logger.error("the replicas were not replaced: %s", error)
 
 
 async def _measure(client: EngineClient) -> None:

@@ -108,6 +108,14 @@ OPTIONS: Final = (
     Option("enable_prefix_caching", "switch", True, "Keep the pages of prompts for the next."),
     Option("seed", "count", None, "Makes requests without a seed repeatable.", low=0),
     Option("engine_process", "switch", True, "The engine in a process of its own."),
+    Option("replicas", "count", None, "Engines that answer, on Ray.", "one, without Ray"),
+    Option("min_replicas", "count", None, "The fewest, where their number follows the load."),
+    Option("max_replicas", "count", None, "The most, where their number follows the load."),
+    Option("ray_address", "text", None, "A Ray cluster: HOST:PORT, or auto.", "one of its own"),
+    Option(
+        "routing", "text", "prefix", "Which replica a request goes to.",
+        choices=("prefix", "least-loaded", "round-robin"),
+    ),
     Option("max_num_queued_reqs", "count", 2048, "Answers that may wait; more: 429.", low=0),
     Option(
         "max_num_queued_tokens", "count", 4_000_000,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +15,12 @@ from pellucid.core.logs import LogForm
 from pellucid.core.outputs import EmbeddingOutput
 from pellucid.core.params import SamplingParams
 from pellucid.core.record import MachineRecord, PageMap
+from pellucid.engine.apart import front_of, open_text_of
 from pellucid.engine.async_stream import AsyncStream
 from pellucid.engine.client import Messages, ModelInfo, Options, Prompt, is_short
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.frontend import Frontend
 from pellucid.engine.likelihoods import Entries
-from pellucid.engine.loading import open_text, tokens_of
 from pellucid.engine.process.errand import Errand
 from pellucid.engine.process.host import Opening
 from pellucid.engine.process.supervisor import Patience, Supervisor
@@ -29,9 +28,8 @@ from pellucid.engine.records import Cursor, EngineAbout, Records
 from pellucid.engine.request import Request
 from pellucid.engine.retold import Moment
 from pellucid.engine.stats import EngineStats
-from pellucid.formats import open_checkpoint
 from pellucid.sampling.funnel import Funnel
-from pellucid.text import ChatTemplates, Tokenizer, given_chat_template
+from pellucid.text import Tokenizer
 
 logger = logging.getLogger("pellucid.engine")
 
@@ -73,10 +71,10 @@ class ProcessClient:
         opening = Opening(str(path), arguments, log)
         patience = patience or Patience()
         supervisor = Supervisor(opening, note, patience)
-        text = asyncio.create_task(asyncio.to_thread(_open_text, path))
+        text = asyncio.create_task(asyncio.to_thread(open_text_of, path))
         try:
             model = await supervisor.start()
-            front = _front(model, *await text, seed, arguments.get("chat_template"))
+            front = front_of(model, *await text, seed, arguments.get("chat_template"))
         except BaseException:
             text.cancel()
             await supervisor.close()
@@ -204,28 +202,3 @@ class ProcessClient:
     async def _call(self, method: str, **arguments: Any) -> Any:
         connection = await self._supervisor.connection()
         return await connection.call(method, arguments)
-
-
-def _open_text(path: Path) -> tuple[Tokenizer, ChatTemplates]:
-    with open_checkpoint(path) as checkpoint:
-        return open_text(checkpoint)
-
-
-def _front(
-    model: ModelInfo,
-    tokenizer: Tokenizer,
-    templates: ChatTemplates,
-    seed: int | None,
-    chat_template: str | None,
-) -> Frontend:
-    if chat_template is not None:
-        templates = given_chat_template(chat_template, tokenizer)
-    return Frontend(
-        tokenizer,
-        templates,
-        model.default_params,
-        model.vocab_size,
-        model.max_model_len,
-        secrets.randbits(64) if seed is None else seed,
-        tokens_of(tokenizer, model.vocab_size),
-    )

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from pellucid.core.errors import PellucidError, Unavailable
+from pellucid.engine.apart import id_there, own_id
 from pellucid.engine.async_stream import Letter
 from pellucid.engine.client import ModelInfo
 from pellucid.engine.process.frames import Frames, pack
@@ -99,7 +100,7 @@ class Connection(asyncio.Protocol):
         channel = next(self._channels)
         self._receivers[channel] = receiver
         # Over there an id is free a step after its request was cut: ours are free at once.
-        self._send(("add", channel, replace(request, id=_id_there(request.id, channel))))
+        self._send(("add", channel, replace(request, id=id_there(request.id, channel))))
         return channel
 
     def cut(self, channel: int, *, listening: bool = False) -> None:
@@ -123,7 +124,7 @@ class Connection(asyncio.Protocol):
         return stats
 
     async def records(self, cursor: Cursor, stamps_every: float | None) -> Records:
-        return records_of(await self._ask("records", cursor, stamps_every), _own_id)
+        return records_of(await self._ask("records", cursor, stamps_every), own_id)
 
     async def about(self) -> EngineAbout:
         about: EngineAbout = await self._ask("about")
@@ -226,16 +227,6 @@ class Connection(asyncio.Protocol):
         for reply in list(self._replies.values()):
             if not reply.done():
                 reply.set_exception(error)
-
-
-def _id_there(name: str, channel: int) -> str:
-    """What the child calls a request."""
-    return f"{name}#{channel}"
-
-
-def _own_id(name: str) -> str:
-    """What a request that the child calls `name` is called here."""
-    return name.rpartition("#")[0]
 
 
 def _reaped(process: subprocess.Popen[bytes]) -> Future[str]:

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse
 from pellucid import __version__
 from pellucid.core.errors import PellucidError
 from pellucid.server.errors import ApiError
+from pellucid.server.guard import Guard
 from pellucid.server.honoured import honoured
 from pellucid.server.params import sampling_in_effect
 from pellucid.server.reading import IGNORED_HEADER, LENIENT_HEADER
@@ -19,12 +20,19 @@ from pellucid.server.service import Service
 
 async def health(request: Request) -> JSONResponse:
     """200 while requests are answered, 503 while they cannot be."""
-    service: Service = request.app.state.service
+    guard: Guard = request.app.state.guard
     try:
-        await service.client.check_health()
+        await guard.check_health()
+        fleet = await guard.fleet()
     except PellucidError as error:
         raise ApiError(503, f"the engine is not available: {error}", retry_after=5) from error
-    return JSONResponse({"status": "ok"})
+    if fleet is None:
+        return JSONResponse({"status": "ok"})
+    ready = len(fleet.reports)
+    replicas = {"ready": ready, "least": fleet.least, "most": fleet.most}
+    return JSONResponse(
+        {"status": "ok" if ready >= fleet.least else "degraded", "replicas": replicas}
+    )
 
 
 async def version(request: Request) -> JSONResponse:

@@ -1,0 +1,175 @@
+"""Application: the replicas as Ray Serve runs them.
+
+    deploy --> STARTING --all are ready--> RUNNING --roll--> (one by one) --> RUNNING --end--> gone
+                   `--one fails: raises what it raised
+
+Serve keeps their number, asks after their health every `_HEALTH_S`, and starts another where one
+has ended. It has no proxy here: whoever asks does so by the handle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ray.serve.config import AutoscalingConfig, RequestRouterConfig
+from ray.serve.schema import LoggingConfig
+
+from pellucid.core import errors
+from pellucid.core.errors import PellucidError
+from pellucid.distributed.replica import Opening, Replica
+from ray import serve
+
+logger = logging.getLogger("pellucid.distributed")
+
+_HEALTH_S: Final = 1.0
+_LOOK_S: Final = 0.1
+_DEPLOYMENT: Final = "engine"
+_ROUTER: Final = "pellucid.distributed.router.PlacedRouter"
+_OURS: Final = re.compile(r"pellucid\.core\.errors\.(\w+): (.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From `least` to `most` replicas; where these differ, so many that each has about `target`
+    requests, more after `up_s` seconds in which that is so, fewer after `down_s`."""
+
+    least: int
+    most: int
+    target: float = 24.0
+    up_s: float = 5.0
+    down_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """name: the application's, its own in the cluster. cpus: that Ray counts for a replica.
+    requests: the most that one replica is given at once. drain_s: that those have that run, when a
+    replica is to end."""
+
+    name: str
+    opening: Opening
+    scale: Scale
+    cpus: float
+    requests: int
+    drain_s: float
+    options: dict[str, Any] | None = None
+
+
+class Application:
+    """`handle` is the way to the replicas, once `deploy` has returned."""
+
+    handle: Any
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    async def deploy(self) -> None:
+        """Have the replicas there are to be, ready. Raises what keeps the first from starting."""
+        await asyncio.to_thread(serve.start, proxy_location="Disabled", logging_config=_quiet())
+        _hush()
+        await self._run()
+
+    async def roll(self) -> None:
+        """Replace every replica by a new one, a part of them at a time. Those that are replaced end
+        what they have begun."""
+        opening = replace(self.plan.opening, edition=self.plan.opening.edition + 1)
+        self.plan = replace(self.plan, opening=opening)
+        await self._run()
+
+    async def end(self) -> None:
+        """The replicas end, and Serve with them if nobody else uses it."""
+        await asyncio.to_thread(self._end)
+
+    async def _run(self) -> None:
+        target = serve.RunTarget(
+            target=self._bound(), name=self.plan.name, route_prefix=None, logging_config=_quiet()
+        )
+        handles = await asyncio.to_thread(
+            serve.run_many, [target], wait_for_applications_running=False
+        )
+        _hush()
+        self.handle = handles[0]
+        await self._running()
+
+    def _bound(self) -> Any:
+        plan = self.plan
+        scale = plan.scale
+        number: dict[str, Any] = {"num_replicas": scale.least}
+        if scale.most > scale.least:
+            number = {"autoscaling_config": _autoscaling(scale)}
+        deployment: Any = serve.deployment(Replica)
+        return deployment.options(
+            name=_DEPLOYMENT,
+            ray_actor_options={"num_cpus": plan.cpus, **(plan.options or {})},
+            max_ongoing_requests=plan.requests,
+            health_check_period_s=_HEALTH_S,
+            health_check_timeout_s=plan.opening.hang_s,
+            graceful_shutdown_timeout_s=plan.drain_s,
+            graceful_shutdown_wait_loop_s=_LOOK_S,
+            max_constructor_retry_count=1,
+            request_router_config=_routing(),
+            logging_config=_quiet(),
+            **number,
+        ).bind(plan.opening)
+
+    async def _running(self) -> None:
+        while True:
+            found = await asyncio.to_thread(serve.status)
+            state = found.applications.get(self.plan.name)
+            if state is not None:
+                deployment = state.deployments.get(_DEPLOYMENT)
+                if state.status == "RUNNING":
+                    return
+                if state.status in ("DEPLOY_FAILED", "UNHEALTHY"):
+                    raise _why(f"{state.message}\n{deployment.message if deployment else ''}")
+            await asyncio.sleep(_LOOK_S)
+
+    def _end(self) -> None:
+        with contextlib.suppress(Exception):  # a cluster that is gone has none of it left
+            serve.delete(self.plan.name)
+            if not serve.status().applications:
+                serve.shutdown()  # type: ignore[no-untyped-call]
+
+
+def _autoscaling(scale: Scale) -> AutoscalingConfig:
+    return AutoscalingConfig(
+        min_replicas=scale.least,
+        max_replicas=scale.most,
+        target_ongoing_requests=scale.target,
+        upscale_delay_s=scale.up_s,
+        downscale_delay_s=scale.down_s,
+        metrics_interval_s=min(1.0, scale.up_s),
+        look_back_period_s=max(1.0, scale.up_s),
+    )
+
+
+def _routing() -> RequestRouterConfig:
+    settings: dict[str, Any] = {"request_router_class": _ROUTER}
+    return RequestRouterConfig(**settings)
+
+
+def _quiet() -> LoggingConfig:
+    return LoggingConfig(log_level="ERROR", enable_access_log=False)
+
+
+def _hush() -> None:
+    """Serve sets its logger anew whenever it starts something; what befalls replicas we say."""
+    logging.getLogger("ray.serve").setLevel(logging.ERROR)
+
+
+def _why(message: str) -> PellucidError:
+    """What kept a replica from starting, as it was raised there."""
+    found = _OURS.findall(message)
+    if found:
+        kind, words = found[-1]
+        named = getattr(errors, kind, PellucidError)
+        error: PellucidError = named.__new__(named)
+        Exception.__init__(error, words.strip())
+        return error
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return PellucidError(f"the replicas do not start: {lines[-1] if lines else 'Ray says no more'}")

@@ -1,0 +1,154 @@
+"""Replica: an engine in a process of Ray Serve's, and what it is asked.
+
+Serve makes it, asks after its health and ends it. It is written in terms of the engine alone: Ray
+gives it its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ray.runtime_context import get_runtime_context
+from ray.serve._private import replica as serving
+
+from pellucid.core.errors import PellucidError
+from pellucid.core.logs import LogForm, log_to_stderr
+from pellucid.distributed.report import Report
+from pellucid.engine.async_llm import AsyncLLM
+from pellucid.engine.async_stream import AsyncStream
+from pellucid.engine.client import LocalClient, ModelInfo
+from pellucid.engine.process.letters import Failure, Fields, fields_of, told_of
+from pellucid.engine.process.rest import at_rest
+from pellucid.engine.request import Request
+from pellucid.scheduling import Limits
+from ray import serve
+
+# What `call` may ask of the client on its engine.
+CALLS: Final = frozenset(
+    {
+        "about", "chances", "embed", "funnel", "measure_machine", "page_map", "prompt_logprobs",
+        "records",
+    }
+)  # fmt: skip
+
+Letters = list[Fields] | Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a replica loads, and how it logs. `hang_s`: a step that takes longer is one that hangs.
+    `alone`: only this machine may reach it. `edition` tells the replicas of one update from those
+    of another."""
+
+    path: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    log: LogForm | None = None
+    hang_s: float = 300.0
+    alone: bool = False
+    edition: int = 0
+
+
+class Replica:
+    """`route` of every method is for the router beside the caller, and None here."""
+
+    def __init__(self, opening: Opening) -> None:
+        if opening.log is not None:
+            log_to_stderr(opening.log)
+        if opening.alone:
+            _listen_here_alone()
+        self.name = str(serve.get_replica_context().replica_id.unique_id)
+        self._hang_s = opening.hang_s
+        self._steps, self._moved = -1, time.monotonic()
+        self._llm = AsyncLLM(opening.path, **opening.arguments)
+        self._client = LocalClient(self._llm)
+        self._rest = ExitStack()
+        self._rest.enter_context(at_rest())
+
+    async def opened(self, route: None = None) -> tuple[ModelInfo, Limits]:
+        """What the model is, and the engine's limits."""
+        return self._client.model, self._llm.about().limits
+
+    async def answer(self, request: Request, route: None = None) -> AsyncIterator[str | Letters]:
+        """This replica's name, as soon as the request is taken; then increments as they come, those
+        together that come while nobody takes them; or why it ended."""
+        yield self.name
+        try:
+            if request.params.structured_outputs is not None:
+                request = await asyncio.to_thread(self._llm.complete, request)
+            stream = self._llm.start(request)
+        except PellucidError as error:
+            yield Failure.of(error)
+            return
+        try:  # leaving it, whatever the reason, ends the request within one step
+            async for letters in _letters(stream):
+                yield letters
+        except PellucidError as error:
+            yield Failure.of(error)
+        finally:
+            stream.close()
+
+    async def abort(self, request_id: str, route: None = None) -> None:
+        self._llm.abort(request_id)
+
+    async def check_grammar(self, asked: Any, route: None = None) -> Failure | None:
+        """Why it cannot be compiled, if so."""
+        try:
+            await self._llm.check_grammar(asked)
+        except PellucidError as error:
+            return Failure.of(error)
+        return None
+
+    async def call(
+        self, method: str, arguments: Mapping[str, Any], route: None = None
+    ) -> tuple[Any, Failure | None]:
+        """What a method of the engine's client returns, or why it failed."""
+        assert method in CALLS
+        try:
+            found = await getattr(self._client, method)(**arguments)
+            return (told_of(found) if method == "records" else found), None
+        except PellucidError as error:
+            return None, Failure.of(error)
+
+    async def report(self, route: None = None) -> Report:
+        """How it is doing."""
+        node = get_runtime_context().get_node_id()
+        return Report(self.name, node, os.getpid(), self._llm.stats())
+
+    def check_health(self) -> None:
+        """Asked by Serve again and again; what this raises ends the replica, and another comes."""
+        self._llm.check_health()
+        stats = self._llm.stats()
+        busy = stats.running_sequences + stats.waiting_sequences
+        if not busy or stats.steps != self._steps:
+            self._steps, self._moved = stats.steps, time.monotonic()
+        elif time.monotonic() - self._moved > self._hang_s:
+            raise PellucidError(f"the engine has ended no step for {self._hang_s:g} s")
+
+
+def _listen_here_alone() -> None:
+    """Serve has every replica listen for others on all addresses, and has no setting for it; it
+    does so after the replica was made."""
+    bind = getattr(serving, "add_port_to_grpc_server", None)
+    if bind is not None:
+        here = functools.partial(_bind_here, bind)
+        serving.add_port_to_grpc_server = here  # type: ignore[attr-defined]
+
+
+def _bind_here(bind: Callable[[Any, str], int], server: Any, address: str) -> int:
+    return bind(server, address.replace("[::]", "127.0.0.1"))
+
+
+async def _letters(stream: AsyncStream) -> AsyncIterator[list[Fields]]:
+    """What came of a request, at each turn all that is there."""
+    async for increment in stream:
+        letters = [fields_of(increment)]
+        while stream.unread and not stream.finished:
+            letters.append(fields_of(await anext(stream)))
+        yield letters

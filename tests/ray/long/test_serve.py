@@ -1,0 +1,205 @@
+"""`pellucid serve --replicas 2` as a process: what it serves, on what it listens, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pellucid import LLM, SamplingParams
+from tests.python.engine.tiny import write_model
+
+MEMORY = "1MiB"
+
+
+class Served:
+    """`process`, a client for its server, and what it logs."""
+
+    def __init__(self, process: subprocess.Popen[bytes], http: httpx.Client, log: Path) -> None:
+        self.process = process
+        self.http = http
+        self.log = log
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+    def until(self, path: str, true: Any) -> Any:
+        while True:
+            found = self.http.get(path)
+            if true(found):
+                return found
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_model(tmp_path / "tiny.gguf")
+
+
+@contextmanager
+def served(model: Path, folder: Path, *flags: str) -> Iterator[Served]:
+    command = (sys.executable, "-m", "pellucid", "serve", str(model), "--port", "0", *flags)
+    log, said = folder / "log", folder / "said"
+    with log.open("wb") as err, said.open("wb") as out:
+        process = subprocess.Popen(
+            (*command, "--kv-cache-memory", MEMORY, "--no-access-log"),
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+    try:
+        url = None
+        while url is None:
+            assert process.poll() is None, log.read_text()
+            listening = [line for line in log.read_text().splitlines() if '"listening"' in line]
+            url = json.loads(listening[0])["url"] if listening else None
+            time.sleep(0.1)
+        with httpx.Client(base_url=url, timeout=120) as http:
+            yield Served(process, http, log)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait()
+    assert said.read_bytes() == b"", "something is on standard output"
+
+
+def test_served_by_replicas(model: Path, tmp_path: Path) -> None:
+    params = SamplingParams(temperature=0, max_tokens=30, ignore_eos=True)
+    body = {"prompt": "hello", "temperature": 0, "max_tokens": 30, "ignore_eos": True}
+    with LLM(model, kv_cache_memory_bytes=1 << 20) as llm:
+        expected = llm.generate("hello", params)[0].outputs[0].text
+    with served(model, tmp_path, "--replicas", "2") as server:
+        http = server.http
+        assert http.get("/health").json() == {
+            "status": "ok",
+            "replicas": {"ready": 2, "least": 2, "most": 2},
+        }
+        for _ in range(4):
+            answer = http.post("/v1/completions", json=body).json()
+            assert answer["choices"][0]["text"] == expected
+        metrics = http.get("/metrics").text
+        assert 'pellucid_replicas{model_name="tiny"} 2.0' in metrics
+        assert metrics.count("pellucid_replica_requests_running{") == 2
+        assert 'why="prefix"} 3.0' in metrics
+        assert http.get("/live/about").status_code == 200
+        assert listening_elsewhere(server.process.pid) == []
+        a_client_that_leaves_ends_its_request(server)
+        an_update_loses_no_request(server, body, expected)
+        family = tree(server.process.pid)
+        assert len(family) > 5
+        began = time.monotonic()
+        os.killpg(server.process.pid, signal.SIGINT)  # as a terminal does
+        assert server.process.wait() == 0, server.log.read_text()
+        print(f"ended in {time.monotonic() - began:.1f} s")
+        assert not [pid for pid in family if Path(f"/proc/{pid}").exists()], "something is left"
+
+
+def a_client_that_leaves_ends_its_request(server: Served) -> None:
+    body = {"prompt": "go on", "max_tokens": 90, "ignore_eos": True, "stream": True}
+    for _ in range(5):
+        with server.http.stream("POST", "/v1/completions", json=body) as stream:
+            next(stream.iter_lines())
+    server.until(
+        "/metrics",
+        lambda page: 'kv_cache_pages{engine="0",model_name="tiny",state="owned"} 0.0' in page.text,
+    )
+
+
+def an_update_loses_no_request(server: Served, body: dict[str, Any], expected: str) -> None:
+    def replaced() -> bool:
+        return any(line["message"] == "the replicas were replaced" for line in server.lines())
+
+    server.process.send_signal(signal.SIGHUP)
+    asked = 0
+    while not replaced():
+        answer = server.http.post("/v1/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["choices"][0]["text"] == expected
+        asked += 1
+    assert asked
+    server.until("/health", lambda found: found.json()["status"] == "ok")
+
+
+def test_replicas_follow_the_load(model: Path, tmp_path: Path) -> None:
+    """A second one comes while there is much to do."""
+    flags = ("--max-replicas", "2", "--backend", "reference", "--max-num-seqs", "2")
+    body = {"prompt": "go on", "max_tokens": 90, "ignore_eos": True}
+    with served(model, tmp_path, *flags) as server:
+        assert server.http.get("/health").json()["replicas"]["ready"] == 1
+        over = threading.Event()
+
+        def ask() -> None:
+            while not over.is_set():
+                server.http.post("/v1/completions", json=body)
+
+        clients = [threading.Thread(target=ask) for _ in range(8)]
+        for client in clients:
+            client.start()
+        try:
+            server.until("/health", lambda found: found.json()["replicas"]["ready"] == 2)
+        finally:
+            over.set()
+            for client in clients:
+                client.join()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait() == 0
+
+
+def test_what_cannot_start_says_why_and_leaves_nothing(model: Path, tmp_path: Path) -> None:
+    flags = ("--replicas", "2", "--kv-cache-dtype", "f7")
+    command = (sys.executable, "-m", "pellucid", "serve", str(model), "--port", "0", *flags)
+    ended = subprocess.run(command, capture_output=True, check=False)
+    lines = ended.stderr.decode().splitlines()
+    assert ended.returncode == 2, ended.stderr
+    assert lines[-1].startswith("error: kv_cache_dtype")
+    assert "Traceback" not in ended.stderr.decode()
+
+
+def tree(root: int) -> set[int]:
+    """A process and all that came of it."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            children.setdefault(int(fields[1]), []).append(int(folder.name))
+    found, new = set(), [root]
+    while new:
+        found.update(new)
+        new = [child for parent in new for child in children.get(parent, ())]
+    return found
+
+
+def listening_elsewhere(root: int) -> list[str]:
+    """Addresses beyond this machine that a process of the tree listens on."""
+    sockets = set()
+    for pid in tree(root):
+        folder = Path(f"/proc/{pid}/fd")
+        for link in folder.iterdir() if folder.exists() else ():
+            try:
+                sockets.add(str(link.readlink()))
+            except OSError:
+                continue
+    found = []
+    for table, here in ("tcp", "0100007F"), ("tcp6", "0" * 24 + "01000000"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            address = fields[1].partition(":")[0]
+            mapped = address.endswith("FFFF00000100007F")
+            if fields[3] == "0A" and address != here and not mapped:
+                found += [fields[1]] if f"socket:[{fields[9]}]" in sockets else []
+    return found
