@@ -40,51 +40,35 @@ class Tally:
     completion_tokens: int = 0
 
     def add(self, reply: Reply) -> None:
+        """A line was written."""
         self.lines += 1
         self.failed += reply.error is not None
         used = reply.body.get("usage", {})
         self.prompt_tokens += used.get("prompt_tokens", 0)
         self.completion_tokens += used.get("completion_tokens", 0)
 
+    def take(self, other: Tally) -> None:
+        """What `other` counts was written too."""
+        self.lines += other.lines
+        self.failed += other.failed
+        self.prompt_tokens += other.prompt_tokens
+        self.completion_tokens += other.completion_tokens
+
 
 @dataclass(slots=True)
-class Run:
-    """Answers lines into `output`. `on_line` is called as each is on the disk."""
+class Answering:
+    """Answers single lines."""
 
     offline: Offline
-    output: Output
     manner: Manner
-    on_line: Callable[[], None] = lambda: None
-    tally: Tally = field(default_factory=Tally)
     _again: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def answer(self, lines: Iterator[Asked]) -> None:
-        """Answer `lines`. What has ended is written, also when this is cancelled or fails.
-
-        Raises `PellucidError` when the engine is gone or OUT cannot be written, and what `lines`
-        raises.
-        """
-        writer = _Writer(self.output)
-        workers = [
-            asyncio.create_task(self._work(lines, writer)) for _ in range(self.manner.in_flight)
-        ]
-        try:
-            done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
-        finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
-            await writer.close()
-        for worker in done:
-            worker.result()
-
-    async def _work(self, lines: Iterator[Asked], writer: _Writer) -> None:
-        for asked in lines:  # the workers share them
-            own = id_of(asked, self.manner.model, self.manner.settings)
-            reply = await self._reply(asked, own)
-            await writer.write(dumps(_written(asked, own, reply)) + b"\n")
-            self.tally.add(reply)
-            self.on_line()
+    async def line(self, asked: Asked) -> tuple[bytes, Reply]:
+        """The line of OUT, and the reply that is in it. Raises `PellucidError` when the engine is
+        gone."""
+        own = id_of(asked, self.manner.model, self.manner.settings)
+        reply = await self._reply(asked, own)
+        return dumps(_written(asked, own, reply)) + b"\n", reply
 
     async def _reply(self, asked: Asked, own: LineId) -> Reply:
         """The reply to a line. One that the engine failed at is asked once more, when no other is:
@@ -106,6 +90,46 @@ class Run:
         caller = Caller(own.request_id, chance=chance_of(self.manner.seed, own.key))
         line = asked.request.model_copy(deep=True)  # a body is used up
         return await self.offline.answer(line, caller, lenient=self.manner.lenient)
+
+
+@dataclass(slots=True)
+class Run:
+    """Answers lines into `output`. `on_line` is called as each is on the disk."""
+
+    offline: Offline
+    output: Output
+    manner: Manner
+    on_line: Callable[[], None] = lambda: None
+    tally: Tally = field(default_factory=Tally)
+
+    async def answer(self, lines: Iterator[Asked]) -> None:
+        """Answer `lines`. What has ended is written, also when this is cancelled or fails.
+
+        Raises `PellucidError` when the engine is gone or OUT cannot be written, and what `lines`
+        raises.
+        """
+        writer = _Writer(self.output)
+        answering = Answering(self.offline, self.manner)
+        workers = [
+            asyncio.create_task(self._work(answering, lines, writer))
+            for _ in range(self.manner.in_flight)
+        ]
+        try:
+            done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            await writer.close()
+        for worker in done:
+            worker.result()
+
+    async def _work(self, answering: Answering, lines: Iterator[Asked], writer: _Writer) -> None:
+        for asked in lines:  # the workers share them
+            line, reply = await answering.line(asked)
+            await writer.write(line)
+            self.tally.add(reply)
+            self.on_line()
 
 
 class _Writer:

@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 @click.option("--lenient", is_flag=True, help="Leave out fields that are not honoured.")
 @click.option("--max-num-seqs", type=int, help="Answers that run at once.")
 @click.option("--max-num-batched-tokens", type=int, help="Positions of one step.")
+@click.option("--ray", is_flag=True, help="Shard the lines over a cluster, with Ray Data.")
+@click.option("--replicas", type=int, help="Engines in the cluster. [one for each node]")
+@click.option(
+    "--ray-address", metavar="ADDRESS", help="Of a Ray cluster: HOST:PORT, or auto. [its own]"
+)
 @engine_options
 @json_option
 def batch(
@@ -52,6 +57,9 @@ def batch(
     lenient: bool,
     max_num_seqs: int | None,
     max_num_batched_tokens: int | None,
+    ray: bool,
+    replicas: int | None,
+    ray_address: str | None,
     engine: EngineOptions,
     json: bool,
 ) -> None:
@@ -70,6 +78,7 @@ def batch(
     begin = time.monotonic()
     limits = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens}
     _check(limits, Path(source), Path(target))
+    sharding = _sharding(ray, replicas, ray_address)
     index = Index(Path(source), RequestLimits().body_bytes)
     name = named_model(None, model)
     own_names = names or (Path(name).stem if name.endswith(".gguf") else name,)
@@ -84,7 +93,7 @@ def batch(
     with Output(Path(target)) as output:
         index.strike_off(output, manner.model, manner.settings)
         n_before = index.n_done
-        job = _Job(path, own_names, engine, limits, index, output, manner)
+        job = _Job(path, own_names, engine, limits, index, output, manner, sharding)
         tally = job.run()
     failed = index.n_failed + tally.failed
     note(f"{target}: {len(index)} lines" + (f", of which {failed} failed" if failed else ""))
@@ -106,6 +115,14 @@ def batch(
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Sharding:
+    """Over how many engines of which cluster."""
+
+    engines: int | None
+    address: str | None
+
+
 @dataclass(slots=True)
 class _Job:
     """What is left of a batch."""
@@ -117,6 +134,7 @@ class _Job:
     index: Index
     output: Output
     manner: Manner
+    sharding: _Sharding | None = None
 
     def run(self) -> Tally:
         """Does it. Raises as `Run.answer`."""
@@ -127,7 +145,10 @@ class _Job:
         if self.index.n_done == len(self.index):
             return tally
         try:
-            self._answer(tally)
+            if self.sharding is None:
+                self._answer(tally)
+            else:
+                self._answer_in_shards(self.sharding, tally)
         except KeyboardInterrupt:
             done = self.index.n_done + tally.lines
             note(
@@ -159,11 +180,41 @@ class _Job:
             run = Run(offline, self.output, self.manner, ended, tally)
             await run.answer(self.index.undone())
 
+    def _answer_in_shards(self, sharding: _Sharding, tally: Tally) -> None:
+        from pellucid.distributed.cluster import connected
+
+        with connected(sharding.address, sharding.engines or 1, "--ray") as cluster:
+            from pellucid.batch.shards import ShardedRun, Shared
+            from pellucid.distributed.shares import shared_out
+            from pellucid.engine.bar import counting_bar
+
+            engines = sharding.engines or cluster.workers
+            given = {key: value for key, value in self.limits.items() if value is not None}
+            arguments = {**self.engine.arguments(), **given}
+            del arguments["progress"]  # theirs is nobody's to see
+            arguments = shared_out(self.path, engines, cluster, arguments)
+            shared = Shared(str(self.path), arguments, self.names, self.manner)
+            with counting_bar(len(self.index), self.index.n_done) as ended:
+                cpus = cluster.asks(arguments.get("threads"))
+                run = ShardedRun(shared, self.output, engines, cpus, ended, tally)
+                run.answer(self.index.undone())
+
     def _say_what_was_found(self) -> None:
         if self.output.n_cut:
             note(f"{self.output.path}: {self.output.n_cut} bytes of a line that was begun: redone")
         if self.index.n_done:
             note(f"{self.output.path}: {self.index.n_done} of {len(self.index)} lines are done")
+
+
+def _sharding(ray: bool, engines: int | None, address: str | None) -> _Sharding | None:
+    """Raises `BadInput` for what says how, without `ray`."""
+    if not ray:
+        if engines is not None or address is not None:
+            raise BadInput("--replicas and --ray-address are for --ray: add it")
+        return None
+    if engines is not None and engines < 1:
+        raise BadInput(f"--replicas must be at least 1, not {engines}")
+    return _Sharding(engines, address)
 
 
 def _check(limits: dict[str, int | None], source: Path, target: Path) -> None:

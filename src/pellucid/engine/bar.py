@@ -43,6 +43,20 @@ def no_bar() -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
+def counting_bar(n_requests: int, n_ended: int = 0) -> Iterator[Callable[[int], None]]:
+    """How many of `n_requests` have ended, `n_ended` of them before, computed wherever; the
+    function it gives is told how many more."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("answers"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=Console(stderr=True), refresh_per_second=4) as shown:
+        task = shown.add_task("", total=n_requests, completed=n_ended)
+        yield lambda n: shown.advance(task, n)
+
+
+@contextmanager
 def progress_bar(
     engine: Stepping, n_requests: int, n_ended: int = 0
 ) -> Iterator[Callable[[], None]]:
