@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,18 +24,34 @@ from pellucid.engine.frontend import Frontend
 from pellucid.engine.gathered import Gathered
 from pellucid.engine.generation import Generation
 from pellucid.engine.inputs import Prompt, pair_params, pair_priorities
-from pellucid.engine.loading import load, tokens_of
+from pellucid.engine.loading import Loaded, load, tokens_of
 from pellucid.engine.probe import Pooled
 from pellucid.engine.request import Request
-from pellucid.engine.sizing import NOTHING, Asked
+from pellucid.engine.sizing import NOTHING, Asked, Beside
 from pellucid.engine.stream import Stream
 from pellucid.hub import DEFAULT_MODEL, Progress, SilentProgress, resolve
+from pellucid.ops import Ops
 from pellucid.ops import backend as make_ops
 from pellucid.quant.mixes import Mix, mix_named
 from pellucid.sampling import Sampler
 from pellucid.sampling.rows import RowsSampler
 from pellucid.speculation.settings import SpeculativeSettings
 from pellucid.text import Tokenizer, given_chat_template
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """How a model is to be loaded; see `load`."""
+
+    asked: Asked
+    kv_budget: int | None
+    mix: Mix | None
+    beside: Beside
+    progress: Progress
+
+    @property
+    def note(self) -> Callable[[str], None]:
+        return self.progress.note
 
 
 class LLM:
@@ -117,17 +134,7 @@ class LLM:
 
             draft = drafting.find_draft(ahead, ops, offline=offline, progress=progress)
             beside = NOTHING if draft is None else draft.beside
-        with quantising_bar(progress, mix) as advance:
-            loaded = load(
-                self.model_path,
-                ops,
-                asked,
-                budget,
-                progress.note,
-                mix,
-                beside=beside,
-                progress=advance,
-            )
+        loaded = self._load(ops, Loading(asked, budget, mix, beside, progress))
         self.tokenizer: Tokenizer = loaded.tokenizer
         self.spec: ModelSpec = loaded.model.spec
         self.max_model_len: int = loaded.limits.max_model_len
@@ -156,6 +163,20 @@ class LLM:
         self._engine: Engine | None = Engine(
             loaded.model, self.tokenizer, loaded.limits, make_sampler(is_token), speculate
         )
+
+    def _load(self, ops: Ops, loading: Loading) -> Loaded:
+        """What the engine is made of."""
+        with quantising_bar(loading.progress, loading.mix) as advance:
+            return load(
+                self.model_path,
+                ops,
+                loading.asked,
+                loading.kv_budget,
+                loading.progress.note,
+                loading.mix,
+                beside=loading.beside,
+                progress=advance,
+            )
 
     def generate(
         self,

@@ -1,0 +1,71 @@
+"""StageActor: one stage of a pipeline, in a process of Ray's."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pellucid.core.record import LoadRecord
+from pellucid.formats import open_checkpoint
+from pellucid.models.stage import LayerRange, load_stage
+from pellucid.ops import backend
+from pellucid.ops.step import Step
+
+
+@dataclass(frozen=True, slots=True)
+class StageOpening:
+    """What a stage is of, and how it computes."""
+
+    path: str
+    layers: LayerRange
+    context: int
+    max_rows: int
+    ops: dict[str, Any]
+    """As `pellucid.ops.backend` takes it."""
+
+
+class StageActor:
+    """Does what a `PipelinedModel` asks."""
+
+    def __init__(self, opening: StageOpening) -> None:
+        settings = dict(opening.ops)
+        ops = backend(settings.pop("name"), **settings)
+        with open_checkpoint(Path(opening.path)) as checkpoint:
+            self._stage = load_stage(
+                checkpoint,
+                ops,
+                opening.layers,
+                context=opening.context,
+                max_rows=opening.max_rows,
+            )
+        self._cache: object = None
+
+    def told(self) -> list[LoadRecord]:
+        """The weights that it holds."""
+        stage = self._stage
+        return [
+            LoadRecord(name, tuple(weight.shape), stage.ops.format_of(weight), int(weight.nbytes))
+            for name, weight in stage.weights.items()
+        ]
+
+    def new_cache(self, n_pages: int, page_size: int) -> None:
+        """Pages for the keys and values of its layers, in place of those it had. Raises as the
+        backend's."""
+        stage = self._stage
+        self._cache = stage.ops.new_cache(stage.spec, n_pages, page_size)
+
+    def copy_pages(self, pairs: Sequence[tuple[int, int]]) -> None:
+        self._stage.ops.copy_pages(self._cache, pairs)
+
+    def forward(
+        self, step: Step, rows: NDArray[np.float32] | None = None, hidden: bool = False
+    ) -> NDArray[np.float32]:
+        """As `Stage.forward`, on its own pages."""
+        own = dataclasses.replace(step, cache=self._cache)
+        return self._stage.forward(own, rows, hidden=hidden)

@@ -1,0 +1,137 @@
+"""PipelinedModel: in an engine, the place of a model whose layers are elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from ray.exceptions import RayActorError, RayTaskError
+
+import ray
+from pellucid.core.errors import PellucidError
+from pellucid.core.record import LoadRecord
+from pellucid.core.spec import ModelSpec
+from pellucid.models.stage import LayerRange
+from pellucid.ops.step import Step
+from pellucid.ops.vocabulary import Ops
+
+Float32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stage: its actor, and what it has."""
+
+    actor: Any
+    layers: LayerRange
+
+
+@dataclass(frozen=True, slots=True)
+class _Elsewhere:
+    """A weight that is not here."""
+
+    record: LoadRecord
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.record.shape
+
+    @property
+    def nbytes(self) -> int:
+        return self.record.nbytes
+
+
+class _Weights:
+    """The weights of all stages, by name."""
+
+    def __init__(self, records: Sequence[LoadRecord]) -> None:
+        self._records = {record.name: record for record in records}
+
+    def items(self) -> Iterator[tuple[str, _Elsewhere]]:
+        for name, record in self._records.items():
+            yield name, _Elsewhere(record)
+
+
+class PipelinedOps:
+    """What an engine asks of a backend outside a forward pass, asked of every stage. `own` is an
+    instance of the same backend here, for what it says of itself."""
+
+    def __init__(self, own: Ops, parts: Sequence[Part]) -> None:
+        self.name = own.name
+        self.kv_dtype = own.kv_dtype
+        self.kv_lanes = own.kv_lanes
+        self.threads = own.threads
+        self.instruction_set = own.instruction_set
+        self._parts = parts
+
+    def new_cache(self, spec: ModelSpec, n_pages: int, page_size: int) -> None:
+        """In each stage, of its own layers."""
+        _all(self._parts, "new_cache", n_pages, page_size)
+
+    def copy_pages(self, cache: object, pairs: Sequence[tuple[int, int]]) -> None:
+        _all(self._parts, "copy_pages", tuple(pairs))
+
+    def to_numpy(self, x: Float32) -> Float32:
+        return x
+
+    def format_of(self, weight: _Elsewhere) -> str:
+        return weight.record.format
+
+
+class PipelinedModel:
+    """Has the interface of `pellucid.models.registry.Model` that engines use."""
+
+    def __init__(self, spec: ModelSpec, own: Ops, parts: Sequence[Part]) -> None:
+        self.spec = spec
+        self.ops = PipelinedOps(own, parts)
+        told: list[list[LoadRecord]] = _all(parts, "told")
+        self.weights = _Weights([record for records in told for record in records])
+        self._parts = parts
+
+    def logits(self, step: Step) -> Float32:
+        """Logits [R, vocabulary] of a step. Raises `PellucidError` if a stage has ended."""
+        return self._through(step, hidden=False)
+
+    def hidden(self, step: Step) -> Float32:
+        """What they would be read from, [R, d]."""
+        return self._through(step, hidden=True)
+
+    def stamp(self, on: bool) -> None:
+        """Stages are not timed in parts."""
+
+    def stamps(self) -> None:
+        """None are known."""
+
+    def _through(self, step: Step, *, hidden: bool) -> Float32:
+        sent = ray.put(dataclasses.replace(step, cache=None))  # once for all
+        rows: Any = None
+        for part in self._parts:  # each waits for the one before it, over there
+            rows = part.actor.forward.remote(sent, rows, hidden)
+        try:
+            found: Float32 = ray.get(rows)
+        except (RayActorError, RayTaskError) as error:
+            _fail(error)
+        return found
+
+
+def _all(parts: Sequence[Part], method: str, *arguments: Any) -> list[Any]:
+    """What a method of every stage gives, all at once."""
+    try:
+        return list(ray.get([getattr(p.actor, method).remote(*arguments) for p in parts]))
+    except (RayActorError, RayTaskError) as error:
+        _fail(error)
+
+
+def _fail(error: Exception) -> NoReturn:
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, PellucidError | ValueError | MemoryError):
+        raise cause from error
+    if isinstance(error, RayActorError):
+        raise PellucidError(
+            "a stage of the pipeline has ended, and its keys and values with it: make another LLM"
+        ) from error
+    raise PellucidError(f"a stage of the pipeline failed: {error}") from error
