@@ -72,7 +72,7 @@ lint: $(VENV)/installed $(VENV)/installed-test
 
 # Those in a browser go to one worker, and first: they share a server, and wait for pages meanwhile.
 test: lint axe
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/browser tests/ray/test_replicas.py tests/python tests/native \
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/browser tests/cluster/test_replicas.py tests/python tests/native \
 		tests/model $(PYTEST_ARGS)
 
 test-python test-native test-model: test-%: $(VENV)/installed $(VENV)/installed-test
@@ -80,7 +80,7 @@ test-python test-native test-model: test-%: $(VENV)/installed $(VENV)/installed-
 
 # One after the other: each starts a cluster.
 test-ray: $(VENV)/installed $(VENV)/installed-test
-	$(BIN)/pytest tests/ray $(PYTEST_ARGS)
+	$(BIN)/pytest tests/cluster $(PYTEST_ARGS)
 
 test-browser: $(VENV)/installed $(VENV)/installed-test axe
 	$(BIN)/pytest tests/browser $(PYTEST_ARGS)

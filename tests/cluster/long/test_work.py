@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from pellucid import LLM, AsyncLLM, BadInput, PellucidError, SamplingParams
 from pellucid.cli.main import app
 from pellucid.distributed.pipeline.llm import PipelineLLM
+from tests.cluster.nodes import cluster_of
 from tests.python.engine.tiny import write_model
-from tests.ray.cluster import cluster_of
 
 ARGUMENTS = {"kv_cache_memory_bytes": 1 << 20, "seed": 0, "threads": 1}
 LINES = 200

@@ -15,8 +15,8 @@ from pellucid import LLM, BadInput, SamplingParams
 from pellucid.core.errors import PromptTooLong, Unavailable
 from pellucid.distributed.serving import replicas
 from pellucid.distributed.wanted import Wanted
+from tests.cluster.nodes import cluster_of, until
 from tests.python.engine.tiny import write_model
-from tests.ray.cluster import cluster_of, until
 
 # Steps that take a while, so that what is to be met under way is.
 ARGUMENTS = {"backend": "reference", "max_num_seqs": 4, "kv_cache_memory_bytes": 1 << 20, "seed": 0}
