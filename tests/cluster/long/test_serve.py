@@ -21,6 +21,7 @@ from pellucid import LLM, SamplingParams
 from tests.python.engine.tiny import write_model
 
 MEMORY = "1MiB"
+PROMPT = "hello, said the hen to them all"  # more than a page
 
 
 class Served:
@@ -77,9 +78,9 @@ def served(model: Path, folder: Path, *flags: str) -> Iterator[Served]:
 
 def test_served_by_replicas(model: Path, tmp_path: Path) -> None:
     params = SamplingParams(temperature=0, max_tokens=30, ignore_eos=True)
-    body = {"prompt": "hello", "temperature": 0, "max_tokens": 30, "ignore_eos": True}
+    body = {"prompt": PROMPT, "temperature": 0, "max_tokens": 30, "ignore_eos": True}
     with LLM(model, kv_cache_memory_bytes=1 << 20) as llm:
-        expected = llm.generate("hello", params)[0].outputs[0].text
+        expected = llm.generate(PROMPT, params)[0].outputs[0].text
     with served(model, tmp_path, "--replicas", "2") as server:
         http = server.http
         assert http.get("/health").json() == {
