@@ -15,11 +15,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ray import serve
 from ray.runtime_context import get_runtime_context
 from ray.serve._private import replica as serving
 
 from pellucid.core.errors import PellucidError
 from pellucid.core.logs import LogForm, log_to_stderr
+from pellucid.distributed.progress import Progress
 from pellucid.distributed.report import Report
 from pellucid.engine.async_llm import AsyncLLM
 from pellucid.engine.async_stream import AsyncStream
@@ -28,7 +30,6 @@ from pellucid.engine.process.letters import Failure, Fields, fields_of, told_of
 from pellucid.engine.process.rest import at_rest
 from pellucid.engine.request import Request
 from pellucid.scheduling import Limits
-from ray import serve
 
 # What `call` may ask of the client on its engine.
 CALLS: Final = frozenset(
@@ -64,8 +65,7 @@ class Replica:
         if opening.alone:
             _listen_here_alone()
         self.name = str(serve.get_replica_context().replica_id.unique_id)
-        self._hang_s = opening.hang_s
-        self._steps, self._moved = -1, time.monotonic()
+        self._progress = Progress(opening.hang_s, time.monotonic())
         self._llm = AsyncLLM(opening.path, **opening.arguments)
         self._client = LocalClient(self._llm)
         self._rest = ExitStack()
@@ -124,12 +124,7 @@ class Replica:
     def check_health(self) -> None:
         """Asked by Serve again and again; what this raises ends the replica, and another comes."""
         self._llm.check_health()
-        stats = self._llm.stats()
-        busy = stats.running_sequences + stats.waiting_sequences
-        if not busy or stats.steps != self._steps:
-            self._steps, self._moved = stats.steps, time.monotonic()
-        elif time.monotonic() - self._moved > self._hang_s:
-            raise PellucidError(f"the engine has ended no step for {self._hang_s:g} s")
+        self._progress.check(self._llm.stats(), time.monotonic())
 
 
 def _listen_here_alone() -> None:
