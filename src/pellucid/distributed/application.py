@@ -70,6 +70,7 @@ class Application:
 
     async def deploy(self) -> None:
         """Have the replicas there are to be, ready. Raises what keeps the first from starting."""
+        _hush()
         await asyncio.to_thread(serve.start, proxy_location="Disabled", logging_config=_quiet())
         _hush()
         await self._run()
@@ -158,8 +159,18 @@ def _quiet() -> LoggingConfig:
 
 
 def _hush() -> None:
-    """Serve sets its logger anew whenever it starts something; what befalls replicas we say."""
-    logging.getLogger("ray.serve").setLevel(logging.ERROR)
+    """Serve sets its logger anew whenever it starts something: what befalls replicas we say, and
+    errors of its own go where ours do."""
+    serving = logging.getLogger("ray.serve")
+    if _is_grave not in serving.filters:
+        serving.addFilter(_is_grave)
+    for handler in list(serving.handlers):
+        serving.removeHandler(handler)
+    serving.propagate = True
+
+
+def _is_grave(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
 
 
 def _why(message: str) -> PellucidError:
