@@ -16,13 +16,13 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from ray import serve
 from ray.serve.config import AutoscalingConfig, RequestRouterConfig
 from ray.serve.schema import LoggingConfig
 
 from pellucid.core import errors
 from pellucid.core.errors import PellucidError
 from pellucid.distributed.replica import Opening, Replica
-from ray import serve
 
 logger = logging.getLogger("pellucid.distributed")
 

@@ -22,7 +22,7 @@ from pellucid.core.spec import ModelSpec
 from pellucid.formats.checkpoint import Checkpoint
 from pellucid.models.parts import head
 from pellucid.models.registry import Family, is_no_weight, read_spec
-from pellucid.models.weights import Weights, locate
+from pellucid.models.weights import Weights, load_weights
 from pellucid.ops.step import Step
 from pellucid.ops.vocabulary import Array, HostTensor, Ops
 from pellucid.quant.types import TensorType
@@ -129,10 +129,14 @@ def load_stage(
     """Some layers of the model in `checkpoint`; of its file no more is read. Errors as
     `load_model`."""
     family, spec = read_spec(checkpoint, context)
-    located = locate(checkpoint, family.tensors(spec), is_no_weight)
-    own = [one for one in located if layers.holds(one.tensor.name, spec.tied_head)]
-    weights = {one.tensor.name: ops.load(one.host(exact=ops.exact)) for one in own}
-    return Stage(spec, layers, ops, Weights(weights), family, max_rows)
+    weights = load_weights(
+        checkpoint,
+        family.tensors(spec),
+        ops,
+        skip=is_no_weight,
+        only=lambda name: layers.holds(name, spec.tied_head),
+    )
+    return Stage(spec, layers, ops, weights, family, max_rows)
 
 
 def _table(ops: Ops, n_rows: int, width: int) -> tuple[Float32, object]:

@@ -105,10 +105,12 @@ def load_weights(
     ops: Ops,
     *,
     skip: Callable[[str], bool] = lambda _: False,
+    only: Callable[[str], bool] = lambda _: True,
     prepare: Callable[[HostTensor], HostTensor] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Weights:
-    """Hand every declared tensor of `checkpoint` to `ops.load`, as `prepare` makes it.
+    """Hand every declared tensor of `checkpoint` to `ops.load`, as `prepare` makes it; `only` says
+    which of them, by our names.
 
     `skip` names tensors that carry nothing to compute with (buffers, or what the spec has read
     already); `progress(done, total)` counts bytes of the checkpoint. Raises `FormatError` for a
@@ -117,7 +119,7 @@ def load_weights(
     wanted = list(tensors)
     found: dict[str, Weight] = {}
     seconds: dict[str, float] = {}
-    located = locate(checkpoint, wanted, skip)
+    located = [one for one in locate(checkpoint, wanted, skip) if only(one.tensor.name)]
     sizes = [sum(info.nbytes for info in stored.infos) for stored in located]
     done = 0
     for stored, size in zip(located, sizes, strict=True):

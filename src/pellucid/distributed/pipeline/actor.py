@@ -50,7 +50,13 @@ class StageActor:
         """The weights that it holds."""
         stage = self._stage
         return [
-            LoadRecord(name, tuple(weight.shape), stage.ops.format_of(weight), int(weight.nbytes))
+            LoadRecord(
+                name,
+                tuple(weight.shape),
+                stage.ops.format_of(weight),
+                int(weight.nbytes),
+                stage.weights.seconds.get(name),
+            )
             for name, weight in stage.weights.items()
         ]
 

@@ -86,6 +86,7 @@ class PipelineLLM(LLM):
 
     def _start(self, ranges: list[Any], context: int, max_rows: int) -> list[Part]:
         import ray
+
         from pellucid.distributed.pipeline.actor import StageActor, StageOpening
         from pellucid.distributed.pipeline.model import Part
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
+import ray
 from numpy.typing import NDArray
 from ray.exceptions import RayActorError, RayTaskError
 
-import ray
 from pellucid.core.errors import PellucidError
 from pellucid.core.record import LoadRecord
 from pellucid.core.spec import ModelSpec
@@ -50,6 +50,7 @@ class _Weights:
 
     def __init__(self, records: Sequence[LoadRecord]) -> None:
         self._records = {record.name: record for record in records}
+        self.seconds = {record.name: record.seconds for record in records}
 
     def items(self) -> Iterator[tuple[str, _Elsewhere]]:
         for name, record in self._records.items():
