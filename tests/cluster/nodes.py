@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pellucid.distributed.cluster import TOO_SLOW
 from pellucid.distributed.extra import alone_here, ray_for
 
 STORE = 80 << 20
@@ -25,10 +26,11 @@ def cluster_of(head: int, *others: int) -> Iterator[Any]:
 
     logging.getLogger("ray").setLevel(logging.ERROR)
     first = {"num_cpus": head, "object_store_memory": STORE, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=first)
+    cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=first))
     try:
         cluster.others = [
-            cluster.add_node(num_cpus=count, object_store_memory=STORE) for count in others
+            patiently(lambda: cluster.add_node(num_cpus=count, object_store_memory=STORE))  # noqa: B023
+            for count in others
         ]
         ray.init(
             address=cluster.address, namespace="test", log_to_driver=False, configure_logging=False
@@ -37,6 +39,16 @@ def cluster_of(head: int, *others: int) -> Iterator[Any]:
     finally:
         ray.shutdown()
         cluster.shutdown()
+
+
+def patiently(start: Callable[[], Any]) -> Any:
+    """What `start` gives, as soon as Ray finds that the machine is quick enough."""
+    while True:
+        try:
+            return start()
+        except Exception as error:
+            if TOO_SLOW not in str(error):
+                raise
 
 
 async def until(true: Callable[[], Awaitable[Any]]) -> Any:

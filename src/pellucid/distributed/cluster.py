@@ -21,6 +21,9 @@ logger = logging.getLogger("pellucid.distributed")
 # Increments and lines of text pass through it, and no weights.
 _OBJECT_STORE: Final = 128 << 20
 _NAMESPACE: Final = "pellucid"
+_TRIES: Final = 3
+TOO_SLOW: Final = "timed out during startup"
+"""In what Ray says of a node on a machine that is busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ def _connect(ray: Any, address: str | None, workers: int, folder: Path | None) -
     for name in ("ray", "ray.serve", "ray.data"):
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
-        ray.init(**settings)
+        _begin(ray, settings)
     except (ConnectionError, ValueError) as error:
         if address is None:
             raise PellucidError(f"Ray does not start on this machine: {error}") from error
@@ -104,6 +107,19 @@ def _connect(ray: Any, address: str | None, workers: int, folder: Path | None) -
         ) from error
     except Exception as error:
         raise PellucidError(f"Ray does not start: {type(error).__name__}: {error}") from error
+
+
+def _begin(ray: Any, settings: dict[str, Any]) -> None:
+    """Ray gives a node 30 s to start, whatever else the machine does: it is tried again."""
+    for tries_left in range(_TRIES - 1, -1, -1):
+        try:
+            ray.init(**settings)
+            return
+        except Exception as error:
+            if not tries_left or TOO_SLOW not in str(error):
+                raise
+            logger.warning("Ray did not start in time: it is tried again")
+            _end(ray)
 
 
 def _nodes(ray: Any) -> tuple[int, ...]:

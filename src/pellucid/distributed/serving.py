@@ -13,6 +13,7 @@ from pellucid.distributed.cluster import connected
 from pellucid.distributed.placement import POLICIES, Policy
 from pellucid.distributed.shares import shared_out
 from pellucid.distributed.wanted import Wanted
+from pellucid.ops import backend
 
 if TYPE_CHECKING:
     from pellucid.distributed.client import ReplicaClient
@@ -28,6 +29,7 @@ async def replicas(
     replicas. `what` is what needs Ray. Raises as `connected` and `ReplicaClient.start`.
     """
     wanted.check()
+    _check(arguments)
     # In this thread: Ray asks for signals of its own, and gets them back from us.
     with connected(wanted.address, wanted.most, what) as cluster:
         from pellucid.distributed.application import Application, Plan, Scale
@@ -51,3 +53,10 @@ async def replicas(
             yield client
         finally:
             await client.close()
+
+
+def _check(arguments: dict[str, Any]) -> None:
+    """What can be said of an engine before a cluster is started. Raises `BadInput`."""
+    settings = {"kv_dtype": "kv_cache_dtype", "activations": "activations"}
+    given = {name: arguments.get(argument) for name, argument in settings.items()}
+    backend(arguments.get("backend", "native"), **given)

@@ -159,12 +159,12 @@ def test_replicas_follow_the_load(model: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_start_says_why_and_leaves_nothing(model: Path, tmp_path: Path) -> None:
-    flags = ("--replicas", "2", "--kv-cache-dtype", "f7")
+    flags = ("--replicas", "2", "--max-model-len", "5000")
     command = (sys.executable, "-m", "pellucid", "serve", str(model), "--port", "0", *flags)
     ended = subprocess.run(command, capture_output=True, check=False)
     lines = ended.stderr.decode().splitlines()
     assert ended.returncode == 2, ended.stderr
-    assert lines[-1].startswith("error: kv_cache_dtype")
+    assert lines[-1].startswith("error: max_model_len 5000 is above")
     assert "Traceback" not in ended.stderr.decode()
 
 
