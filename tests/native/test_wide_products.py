@@ -59,9 +59,10 @@ def test_far_more_exact_than_eight_bits(type: TensorType) -> None:
         error_of(WideProduct(type, 48, 1536, raw), x),
     )
     # 8 bits round to 1/254 of a block's largest value, 16 bits to far less; but scales are rounded
-    # to about 1/2000, as up to 512 weights share a unit.
+    # to about 1/2000, as up to 320 weights share a unit, and an activation's low byte meets coarse
+    # weights.
     assert narrow > 4e-3
-    assert wide < 6e-4
+    assert wide < 9e-4
 
 
 @pytest.mark.parametrize("simd", FAST)

@@ -1,14 +1,16 @@
 // Products of 16-bit integers, for types of 4 bits and processors with tiles of int8.
 //
 // Invariants
-//  1. K is cut into chunks of at most 512 values, by K alone. In a chunk a weight is a whole number
+//  1. K is cut into chunks of at most 320 values, by K alone. In a chunk a weight is a whole number
 //     (code - 8) d + m times its output's scale, an activation a whole number 255 high + low times
-//     its row's scale; all of |weight| <= 32767, |high| <= 127, |low| <= 127.
-//  2. A chunk's two sums, of weight times high and of weight times low, are exact and fit 32 bits. So
-//     they may be reached in any order: few rows multiply codes and then each block's sum by its d
-//     and m; many rows open the weights into bytes and sum a whole chunk within the tiles. The bits
-//     are the same.
-//  3. A product is the sum over chunks, in their order, of (255 sum_high + sum_low) times the scales.
+//     its row's scale; all of |weight| <= 31305, |high| <= 127, |low| <= 127.
+//  2. The low part of an activation is a 255th of the whole and meets a coarse weight,
+//     (code - 8) d' + m', d' and m' being d and m to the nearest 256th: between -128 and 127.
+//  3. A chunk's sum of weight times high and coarse weight times low is exact and fits 32 bits. So it may be
+//     reached in any order: few rows multiply codes and then each block's sum by its d and m; many rows
+//     open the weights into bytes and sum a whole chunk within the tiles. The bits are the same.
+//  4. A product is the sum over chunks, in their order, of that sum times the scales; the output's
+//     is kept 255 times as large.
 //
 // A row of activations:
 //     pairs of blocks x (int8 high[64], int8 low[64]), zero past K
@@ -27,11 +29,11 @@
 
 namespace pellucid::matmul {
 
-constexpr int64_t kWideChunk = 16;  // blocks, at most
+constexpr int64_t kWideChunk = 10;  // blocks, at most; see wide_amx.cpp
 constexpr int kWideBase = 255;
 constexpr int kWideZero = 8;                  // the code that stands for 0
 constexpr float kWideLargest = 32512.0f;      // of an activation: 255 * 127 + 127
-constexpr float kWideWeightLargest = 32762.0f;  // that rounding d and m leaves within 16 bits
+constexpr float kWideWeightLargest = 31300.0f;  // that rounding d and m, and then d' and m', leaves in bounds
 
 struct WideBlock {
   int32_t start_high, start_low;  // -8 times the sums of the block's values

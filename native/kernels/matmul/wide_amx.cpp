@@ -1,5 +1,15 @@
-// Products of 16-bit integers for many rows: weights are opened into two bytes each, and a tile sums
-// 16 rows by 16 outputs over a whole chunk of K.
+// Products of 16-bit integers for many rows: weights are opened into bytes, and tiles sum 16 rows by two
+// groups of 16 outputs over a whole chunk of K.
+//
+// Measured on a two-core Xeon (Emerald Rapids), ns for 16 rows, 16 outputs and 32 values: three products,
+// loads of their operands and nothing else 11 to 12, of which products alone are 10; with the stores of sums
+// half more, with their conversion 17. What makes it so:
+//   - A chunk's opened weights of both groups (30 KB) stay in the nearest cache; chunks of 8 pairs of blocks
+//     take 21.
+//   - Two groups share each load of the rows' bytes, which come from the second-level cache.
+//   - A tile's sums are stored while the next tile's products are made, when they have long been ready: a
+//     load waits for an older store whose address has the same low 12 bits, and that store for its
+//     product. So three pairs of tiles take turns to hold the sums of two groups.
 //
 // This source must not call inline functions of shared headers: the linker keeps one copy of each,
 // and it might be this one.
@@ -9,15 +19,22 @@ namespace pellucid::matmul {
 namespace {
 
 constexpr int kTileRows = 16;
+constexpr int kGroups = 2;            // that share a reading of the rows
 constexpr int64_t kLeastRows = 9;     // that pay for opening the weights
 constexpr int64_t kStripRows = 512;   // that read the same opened weights, at most
 constexpr int64_t kStripBytes = 1024 * 1024;  // of their activations, for the second-level cache
 constexpr int64_t kPairs = kWideChunk / 2;
+constexpr int64_t kTileBytes = 1024;
+
+// A pair of blocks of 16 outputs: high bytes (signed) and low ones of the weights, and the coarse weights.
+struct Opened {
+  uint8_t high[16][64], low[16][64], coarse[16][64];
+};
 
 struct alignas(4096) Space {
-  uint8_t weights[kPairs][2][16][64];  // of a pair of blocks: the high bytes (signed), the low
-  int32_t products[2][4][kTileRows][16];  // of two tiles in turn
-  float sums[kStripRows + kTileRows][16];  // strips end on whole tiles
+  Opened weights[kPairs][kGroups];
+  int32_t products[kGroups][2][kTileRows][16];  // of a tile: 256 times the first, and the second
+  float sums[kStripRows + kTileRows][kGroups][16];  // strips end on whole tiles
 };
 
 // Tiles are read and written behind the compiler's back.
@@ -31,16 +48,40 @@ struct alignas(64) TileShapes {
 };
 static_assert(sizeof(TileShapes) == 64);
 
-// Tiles 0 and 1: high and low bytes of activations; 2 and 3: of weights; 4 to 7: products.
+// Tile 0 holds activations, 1 weights, the others products.
 INLINE void shape_tiles(int rows) {
   TileShapes shapes = {};
   shapes.palette = 1;
   for (int tile = 0; tile < 8; ++tile) {
     shapes.row_bytes[tile] = 64;
-    shapes.rows[tile] = static_cast<uint8_t>(tile == 2 || tile == 3 ? 16 : rows);
+    shapes.rows[tile] = static_cast<uint8_t>(tile == 1 ? 16 : rows);
   }
   seen(&shapes);
   _tile_loadconfig(&shapes);
+}
+
+// The compiler's own functions take no template parameter for a tile.
+template <int tile>
+INLINE void load_tile(const void* p, int64_t stride) {
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(p), "r"(stride), "i"(tile));
+}
+template <int tile>
+INLINE void store_tile(void* p) {
+  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(p), "r"(int64_t{64}), "i"(tile) : "memory");
+}
+template <int tile>
+INLINE void zero_tile() {
+  asm volatile("tilezero %%tmm%c0" : : "i"(tile));
+}
+// sums += activations times weights, both signed
+template <int sums>
+INLINE void multiply_signed() {
+  asm volatile("tdpbssd %%tmm1, %%tmm0, %%tmm%c0" : : "i"(sums));
+}
+// The same with weights without sign.
+template <int sums>
+INLINE void multiply_unsigned() {
+  asm volatile("tdpbsud %%tmm1, %%tmm0, %%tmm%c0" : : "i"(sums));
 }
 
 // d or m of each lane in both halves of it.
@@ -51,139 +92,270 @@ INLINE __m512i upper_twice(__m512i x) {
   return _mm512_mask_mov_epi16(x, 0x55555555, _mm512_srli_epi32(x, 16));
 }
 
-// 64 weights from their codes, those of even places in `even`, the others in `odd`.
-INLINE void open_step(__m512i even, __m512i odd, __m512i d, __m512i base, uint8_t* high, uint8_t* low) {
-  const __m512i upper = _mm512_set1_epi16(static_cast<int16_t>(0xff00));
-  const __m512i a = _mm512_add_epi16(_mm512_mullo_epi16(even, d), base);
-  const __m512i b = _mm512_add_epi16(_mm512_mullo_epi16(odd, d), base);
-  constexpr int kChoose = 0xca;  // a ? b : c
-  _mm512_store_si512(high, _mm512_ternarylogic_epi32(upper, b, _mm512_srli_epi16(a, 8), kChoose));
-  _mm512_store_si512(low, _mm512_ternarylogic_epi32(upper, _mm512_slli_epi16(b, 8), a, kChoose));
-}
+// Of 16 bits: a weight is code d + base.
+struct Line {
+  __m512i d, base;
+};
 
 template <bool minima>
-INLINE void open_block(const uint8_t* param, const uint8_t* codes, uint8_t (*high)[64], uint8_t (*low)[64]) {
-  const __m512i d_m = wide_params<minima>(param), d = lower_twice(d_m);
-  const __m512i eight_d = _mm512_slli_epi16(d, 3);
-  const __m512i base = minima ? _mm512_sub_epi16(upper_twice(d_m), eight_d)
-                              : _mm512_sub_epi16(_mm512_setzero_si512(), eight_d);
+INLINE Line line_of(__m512i d_m) {
+  const __m512i d = lower_twice(d_m), eight_d = _mm512_slli_epi16(d, 3);
+  return {d, _mm512_sub_epi16(minima ? upper_twice(d_m) : _mm512_setzero_si512(), eight_d)};
+}
+
+INLINE __m512i at(const Line& line, __m512i codes) {
+  return _mm512_add_epi16(_mm512_mullo_epi16(codes, line.d), line.base);
+}
+
+// 64 weights from their codes, those of even places in `even`, the others in `odd`; they are row s of a
+// tile.
+INLINE void open_step(__m512i even, __m512i odd, const Line& fine, const Line& coarse, int s, Opened& to) {
+  const __m512i upper = _mm512_set1_epi16(static_cast<int16_t>(0xff00));
+  constexpr int kChoose = 0xca;  // a ? b : c
+  const __m512i a = at(fine, even), b = at(fine, odd);
+  _mm512_store_si512(to.high[s], _mm512_ternarylogic_epi32(upper, b, _mm512_srli_epi16(a, 8), kChoose));
+  _mm512_store_si512(to.low[s], _mm512_ternarylogic_epi32(upper, _mm512_slli_epi16(b, 8), a, kChoose));
+  const __m512i coarse_b = _mm512_slli_epi16(at(coarse, odd), 8);
+  _mm512_store_si512(to.coarse[s], _mm512_ternarylogic_epi32(upper, coarse_b, at(coarse, even), kChoose));
+}
+
+// `half`: the row of the tile that the block begins at.
+template <bool minima>
+INLINE void open_block(const uint8_t* param, const uint8_t* codes, int half, Opened& to) {
+  const __m512i d_m = wide_params<minima>(param);
+  const Line fine = line_of<minima>(d_m), coarse = line_of<minima>(wide_coarse(d_m));
   const __m512i nibble = _mm512_set1_epi16(15);
 #pragma GCC unroll 4
   for (int s = 0; s < 4; ++s) {
     const __m512i v = bytes64(codes + 64 * s);
-    open_step(_mm512_and_si512(v, nibble), _mm512_and_si512(_mm512_srli_epi16(v, 8), nibble), d, base,
-              high[s], low[s]);
-    open_step(_mm512_and_si512(_mm512_srli_epi16(v, 4), nibble), _mm512_srli_epi16(v, 12), d, base,
-              high[4 + s], low[4 + s]);
+    open_step(_mm512_and_si512(v, nibble), _mm512_and_si512(_mm512_srli_epi16(v, 8), nibble), fine, coarse,
+              half + s, to);
+    open_step(_mm512_and_si512(_mm512_srli_epi16(v, 4), nibble), _mm512_srli_epi16(v, 12), fine, coarse,
+              half + 4 + s, to);
   }
 }
 
-// Sixteen outputs and the blocks of one chunk.
+// The blocks of one chunk of up to two groups.
 struct Chunk {
   int64_t group, index, begin, end;  // the last two: blocks
+  int groups;
 };
 
 template <bool minima>
 INLINE void open_chunk(const WideProduct& p, const Chunk& chunk, Space& space) {
-  const uint8_t* group = p.groups + chunk.group * p.shape.group_bytes();
-  const uint8_t* param = group + p.shape.group_params() + chunk.begin * (minima ? 64 : 32);
-  const uint8_t* codes = group + p.shape.group_codes() + chunk.begin * 256;
-  for (int64_t b = 0; b < chunk.end - chunk.begin; ++b, codes += 256, param += minima ? 64 : 32) {
-    auto& pair = space.weights[b / 2];
-    const int64_t half = b % 2 * 8;
-    open_block<minima>(param, codes, pair[0] + half, pair[1] + half);
+  for (int g = 0; g < chunk.groups; ++g) {
+    const uint8_t* group = p.groups + (chunk.group + g) * p.shape.group_bytes();
+    const uint8_t* param = group + p.shape.group_params() + chunk.begin * (minima ? 64 : 32);
+    const uint8_t* codes = group + p.shape.group_codes() + chunk.begin * 256;
+    for (int64_t b = 0; b < chunk.end - chunk.begin; ++b, codes += 256, param += minima ? 64 : 32)
+      open_block<minima>(param, codes, static_cast<int>(b % 2) * 8, space.weights[b / 2][g]);
   }
   seen(&space);
 }
 
-INLINE __m512i both_bytes(const int32_t* high, const int32_t* low) {
-  return _mm512_add_epi32(_mm512_slli_epi32(_mm512_load_si512(high), 8), _mm512_load_si512(low));
-}
-
-// A tile of rows whose products were stored.
-struct Stored {
-  const int32_t (*products)[kTileRows][16];
+// Sixteen rows: the first `done` of them were another tile's.
+struct Tile {
+  const uint8_t* x;        // of its first row
   const uint8_t* scale_x;  // of its first row
-  float* sums;             // of its first row
-  int first, rows, done;   // of the product; its height; the first `done` were another tile's
+  float (*sums)[kGroups][16];
+  int first, rows, done;   // the first: of the product
 };
 
 // What all tiles of a chunk share.
 struct Ends {
-  __m512 scale;
-  int64_t row_bytes;
+  __m512 scale[kGroups];
+  Sink sink[kGroups];
+  int64_t row_bytes, pairs;
+  int groups;
   bool begins, ends;
-  Sink sink;
+  bool plain[kGroups];  // the sink takes whole lines, and adds nothing
 };
 
-INLINE void add_row(const Stored& tile, int r, const Ends& chunk) {
-  const __m512i high = both_bytes(tile.products[0][r], tile.products[1][r]);
-  const __m512i low = both_bytes(tile.products[2][r], tile.products[3][r]);
-  const float scale_x = *reinterpret_cast<const float*>(tile.scale_x + r * chunk.row_bytes);
-  float* sums = tile.sums + r * 16;
-  const __m512 before = chunk.begins ? _mm512_setzero_ps() : _mm512_load_ps(sums);
-  const __m512 sum = add_chunk(high, low, chunk.scale, scale_x, before);
-  if (chunk.ends) store(sum, tile.first + r, chunk.sink);
-  else _mm512_store_ps(sums, sum);
+// Rows [row, end) of a tile's products of one group.
+struct Run {
+  const int32_t (*products)[kTileRows][16];
+  const uint8_t* scale_x;
+  float (*sums)[kGroups][16];
+  int first, row, end;
+};
+
+// Without branches for what a chunk's place in K decides. `plain`: whole lines of outputs, nothing added.
+template <bool begins, bool ends, bool plain>
+INLINE void add_run(const Run& run, const Ends& chunk, int group) {
+  const __m512 scale = chunk.scale[group];
+  const int64_t row_bytes = chunk.row_bytes;
+  const uint8_t* scale_x = run.scale_x + run.row * row_bytes;
+  const Sink& sink = chunk.sink[group];
+  float* out = sink.out + (run.first + run.row) * sink.ldo;
+  for (int r = run.row; r < run.end; ++r, scale_x += row_bytes, out += sink.ldo) {
+    const __m512i n = _mm512_add_epi32(_mm512_slli_epi32(_mm512_load_si512(run.products[0][r]), 8),
+                                       _mm512_load_si512(run.products[1][r]));
+    float* sums = run.sums[r][group];
+    const __m512 before = begins ? _mm512_setzero_ps() : _mm512_load_ps(sums);
+    const __m512 sum = add_chunk(n, scale, *reinterpret_cast<const float*>(scale_x), before);
+    if constexpr (!ends) _mm512_store_ps(sums, sum);
+    else if constexpr (plain) _mm512_storeu_ps(out, sum);
+    else store(sum, run.first + r, sink);
+  }
 }
 
-// Four products of one tile of rows over a chunk. Meanwhile the last tile's are added up, some rows for
-// each pair of blocks.
-INLINE void multiply_tile(const uint8_t* x, int64_t pairs, const Stored& last, const Ends& chunk,
-                          const Space& space, int32_t (*products)[kTileRows][16]) {
-  const int each = static_cast<int>((kTileRows + pairs - 1) / pairs);
-  _tile_zero(4);
-  _tile_zero(5);
-  _tile_zero(6);
-  _tile_zero(7);
-  int r = last.done;
-  for (int64_t i = 0; i < pairs; ++i, x += 128) {
-    _tile_loadd(0, x, chunk.row_bytes);
-    _tile_loadd(2, space.weights[i][0], 64);
-    _tile_dpbssd(4, 0, 2);
-    _tile_loadd(3, space.weights[i][1], 64);
-    _tile_dpbsud(5, 0, 3);
-    _tile_loadd(1, x + 64, chunk.row_bytes);
-    _tile_dpbssd(6, 1, 2);
-    _tile_dpbsud(7, 1, 3);
-    for (const int end = r + each < last.rows ? r + each : last.rows; r < end; ++r) add_row(last, r, chunk);
+// Adds up the products of a tile's rows, some at a time.
+struct Adding {
+  const Space& space;
+  const Ends& chunk;
+  Tile tile;
+  int group, row;
+
+  INLINE void add(int count) {
+    while (count > 0 && group < chunk.groups) {
+      const int end = row + count < tile.rows ? row + count : tile.rows;
+      add_rows({space.products[group], tile.scale_x, tile.sums, tile.first, row, end});
+      count -= end - row;
+      row = end;
+      if (row == tile.rows) row = tile.done, ++group;
+    }
   }
-  _tile_stored(4, products[0], 64);
-  _tile_stored(5, products[1], 64);
-  _tile_stored(6, products[2], 64);
-  _tile_stored(7, products[3], 64);
-  seen(products);
+
+  INLINE void add_rows(const Run& run) const {
+    if (!chunk.ends) {
+      if (chunk.begins) add_run<true, false, false>(run, chunk, group);
+      else add_run<false, false, false>(run, chunk, group);
+    } else if (!chunk.plain[group]) {
+      if (chunk.begins) add_run<true, true, false>(run, chunk, group);
+      else add_run<false, true, false>(run, chunk, group);
+    } else {
+      if (chunk.begins) add_run<true, true, true>(run, chunk, group);
+      else add_run<false, true, true>(run, chunk, group);
+    }
+  }
+};
+
+// Which tiles hold the sums of this tile's groups, and of the last one's: each is the first of two.
+// Those of the last one's first group become those of this one's second.
+template <int turn>
+struct Sums {
+  static constexpr int first = turn == 0 ? 2 : turn == 1 ? 6 : 4;
+  static constexpr int second = turn == 0 ? 4 : turn == 1 ? 2 : 6;
+  static constexpr int last_first = second, last_second = turn == 0 ? 6 : turn == 1 ? 4 : 2;
+};
+
+template <int tile>
+INLINE void store_sums(int32_t (*products)[kTileRows][16]) {
+  store_tile<tile>(products[0]);
+  store_tile<tile + 1>(products[1]);
+}
+
+template <int tile>
+INLINE void multiply_coarse(const Opened& weights) {
+  load_tile<1>(weights.coarse, 64), multiply_signed<tile + 1>();
+}
+template <int tile>
+INLINE void multiply_fine(const Opened& weights) {
+  load_tile<1>(weights.high, 64), multiply_signed<tile>();
+  load_tile<1>(weights.low, 64), multiply_unsigned<tile + 1>();
+}
+
+// The products of one tile of rows over a chunk. Meanwhile the last tile's are stored and added up.
+template <bool both, int turn>
+INLINE void multiply_tile(const uint8_t* x, const Ends& chunk, Space& space, bool has_last, Adding& last) {
+  using Of = Sums<turn>;
+  const int64_t stride = chunk.row_bytes;
+  const auto& first = space.weights[0];
+  zero_tile<Of::first>(), zero_tile<Of::first + 1>();
+  load_tile<0>(x, stride);
+  multiply_fine<Of::first>(first[0]);
+  if (has_last) store_sums<Of::last_first>(space.products[0]);
+  if constexpr (both) {
+    zero_tile<Of::second>(), zero_tile<Of::second + 1>();
+    multiply_fine<Of::second>(first[1]);
+  }
+  load_tile<0>(x + 64, stride);
+  multiply_coarse<Of::first>(first[0]);
+  if constexpr (both) {
+    multiply_coarse<Of::second>(first[1]);
+    if (has_last) store_sums<Of::last_second>(space.products[1]);
+  }
+  seen(&space);
+  const int each = chunk.pairs > 1 ? static_cast<int>((kGroups * kTileRows + chunk.pairs - 2) / (chunk.pairs - 1)) : 0;
+  for (int64_t i = 1; i < chunk.pairs; ++i) {
+    const auto& weights = space.weights[i];
+    x += 128;
+    load_tile<0>(x + 64, stride);
+    multiply_coarse<Of::first>(weights[0]);
+    if constexpr (both) multiply_coarse<Of::second>(weights[1]);
+    load_tile<0>(x, stride);
+    multiply_fine<Of::first>(weights[0]);
+    if constexpr (both) multiply_fine<Of::second>(weights[1]);
+    if (has_last) last.add(each);
+  }
+  if (has_last) last.add(kGroups * kTileRows);
+}
+
+template <bool both, int turn>
+INLINE void store_last(Space& space) {
+  store_sums<Sums<turn>::first>(space.products[0]);
+  if constexpr (both) store_sums<Sums<turn>::second>(space.products[1]);
+  seen(&space);
+}
+
+template <bool both>
+INLINE void multiply_rows(const WideProduct& p, const Chunk& chunk, const Ends& shared, int64_t strip,
+                          int64_t rows, Space& space) {
+  Adding last = {space, shared, {}, shared.groups, 0};
+  int turn = 0;
+  for (int64_t row = 0; row < rows; row += kTileRows) {
+    // The last tile reaches back over rows that were done, where there are that many.
+    const int64_t most = rows > kTileRows ? rows - kTileRows : 0, first = row < most ? row : most;
+    const uint8_t* x = p.x + (strip + first) * shared.row_bytes;
+    const Tile tile = {x + chunk.begin * 64,
+                       x + p.shape.row_scales() + chunk.index * 4,
+                       space.sums + first,
+                       static_cast<int>(strip + first),
+                       static_cast<int>(rows < kTileRows ? rows : kTileRows),
+                       static_cast<int>(row - first)};
+    turn = row == 0 ? 0 : turn == 2 ? 0 : turn + 1;
+    switch (turn) {
+      case 0: multiply_tile<both, 0>(tile.x, shared, space, row > 0, last); break;
+      case 1: multiply_tile<both, 1>(tile.x, shared, space, row > 0, last); break;
+      default: multiply_tile<both, 2>(tile.x, shared, space, row > 0, last); break;
+    }
+    last.tile = tile;
+    last.group = 0;
+    last.row = tile.done;
+  }
+  switch (turn) {
+    case 0: store_last<both, 0>(space); break;
+    case 1: store_last<both, 1>(space); break;
+    default: store_last<both, 2>(space); break;
+  }
+  last.add(kGroups * kTileRows);
 }
 
 template <bool minima>
 INLINE void multiply_chunk(const WideProduct& p, const Chunk& chunk, int64_t strip, int64_t rows,
                            Space& space) {
-  const int64_t row_bytes = p.shape.row_bytes();
   open_chunk<minima>(p, chunk, space);
-  const Ends shared = {_mm512_loadu_ps(p.groups + chunk.group * p.shape.group_bytes() + chunk.index * 64),
-                       row_bytes, chunk.begin == 0, chunk.end == p.shape.blocks,
-                       wide_sink(p, chunk.group)};
-  Stored last = {};
-  for (int64_t row = 0, turn = 0; row < rows; row += kTileRows, turn ^= 1) {
-    // The last tile reaches back over rows that were done, where there are that many.
-    const int64_t most = rows > kTileRows ? rows - kTileRows : 0, first = row < most ? row : most;
-    const uint8_t* x = p.x + (strip + first) * row_bytes;
-    multiply_tile(x + chunk.begin * 64, (chunk.end - chunk.begin + 1) / 2, last, shared, space,
-                  space.products[turn]);
-    last = {space.products[turn],
-            x + p.shape.row_scales() + chunk.index * 4,
-            space.sums[first],
-            static_cast<int>(strip + first),
-            static_cast<int>(rows < kTileRows ? rows : kTileRows),
-            static_cast<int>(row - first)};
+  Ends shared;
+  shared.groups = chunk.groups;
+  for (int g = 0; g < chunk.groups; ++g) {
+    shared.scale[g] = _mm512_loadu_ps(p.groups + (chunk.group + g) * p.shape.group_bytes() + chunk.index * 64);
+    const Sink sink = wide_sink(p, chunk.group + g);
+    shared.sink[g] = sink;
+    shared.plain[g] = sink.bias == nullptr && !sink.add && sink.lanes == 16;
   }
-  for (int r = last.done; r < last.rows; ++r) add_row(last, r, shared);
+  shared.row_bytes = p.shape.row_bytes();
+  shared.pairs = (chunk.end - chunk.begin + 1) / 2;
+  shared.begins = chunk.begin == 0;
+  shared.ends = chunk.end == p.shape.blocks;
+  if (chunk.groups == 2) multiply_rows<true>(p, chunk, shared, strip, rows, space);
+  else multiply_rows<false>(p, chunk, shared, strip, rows, space);
 }
 
 template <bool minima>
 INLINE void multiply_strip(const WideProduct& p, int64_t strip, int64_t rows, Space& space) {
   Chunk chunk;
-  for (chunk.group = p.group_begin; chunk.group < p.group_end; ++chunk.group) {
+  for (chunk.group = p.group_begin; chunk.group < p.group_end; chunk.group += chunk.groups) {
+    chunk.groups = p.group_end - chunk.group < kGroups ? 1 : kGroups;
     chunk.begin = 0;
     for (chunk.index = 0; chunk.begin < p.shape.blocks; ++chunk.index, chunk.begin = chunk.end) {
       chunk.end = p.shape.chunk_begin(chunk.index + 1);

@@ -2,7 +2,7 @@
 //
 // A block's codes meet the bytes of an activation by VPDPBUSD; the sum, begun at -8 times that of the
 // activations, fits 16 bits. Beside the block's sum of activations in the upper half of its lane it
-// meets d and m by one VPDPWSSD.
+// meets d and m, or the coarse ones, by one VPDPWSSD.
 #pragma once
 
 #include "kernels/matmul/matmul_avx512vnni.inl.h"
@@ -19,11 +19,14 @@ INLINE __m512i wide_params(const uint8_t* p) {
   return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
 
-// (255 high + low) scale_w scale_x + sum
-INLINE __m512 add_chunk(__m512i high, __m512i low, __m512 scale_w, float scale_x, __m512 sum) {
-  const __m512 both = _mm512_fmadd_ps(_mm512_cvtepi32_ps(high), _mm512_set1_ps(kWideBase),
-                                      _mm512_cvtepi32_ps(low));
-  return _mm512_fmadd_ps(_mm512_mul_ps(both, scale_w), _mm512_set1_ps(scale_x), sum);
+// The coarse d and m.
+INLINE __m512i wide_coarse(__m512i d_m) {
+  return _mm512_srai_epi16(_mm512_add_epi16(d_m, _mm512_set1_epi16(128)), 8);
+}
+
+// n scale_w scale_x + sum
+INLINE __m512 add_chunk(__m512i n, __m512 scale_w, float scale_x, __m512 sum) {
+  return _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(n), scale_w), _mm512_set1_ps(scale_x), sum);
 }
 
 INLINE Sink wide_sink(const WideProduct& p, int64_t group) {
@@ -56,9 +59,9 @@ __attribute__((noinline)) void wide_rows(const WideProduct& p, int64_t g, int64_
   const __m512i nibble = _mm512_set1_epi8(15), lower = _mm512_set1_epi32(0xffff);
   for (int64_t c = 0; c < shape.chunks(); ++c) {
     const int64_t end = shape.chunk_begin(c + 1);
-    __m512i high[rows], low[rows];
+    __m512i n[rows];
 #pragma GCC unroll 8
-    for (int r = 0; r < rows; ++r) high[r] = low[r] = _mm512_setzero_si512();
+    for (int r = 0; r < rows; ++r) n[r] = _mm512_setzero_si512();
     for (int64_t b = shape.chunk_begin(c); b < end; ++b, codes += 256, param += minima ? 64 : 32) {
       for (int i = 0; i < 256; i += 64)
         _mm_prefetch(reinterpret_cast<const char*>(codes + kAhead + i), _MM_HINT_T0);
@@ -69,7 +72,7 @@ __attribute__((noinline)) void wide_rows(const WideProduct& p, int64_t g, int64_
         w[s] = _mm512_and_si512(v, nibble);
         w[4 + s] = _mm512_and_si512(_mm512_srli_epi16(v, 4), nibble);
       }
-      const __m512i d_m = wide_params<minima>(param);
+      const __m512i d_m = wide_params<minima>(param), coarse = wide_coarse(d_m);
       const int64_t at = b / 2 * 128 + b % 2 * 32, block_at = meta + b * 16;
 #pragma GCC unroll 8
       for (int r = 0; r < rows; ++r) {
@@ -86,14 +89,13 @@ __attribute__((noinline)) void wide_rows(const WideProduct& p, int64_t g, int64_
           n_high = _mm512_ternarylogic_epi32(every(block.sum_high), n_high, lower, kEither);
           n_low = _mm512_ternarylogic_epi32(every(block.sum_low), n_low, lower, kEither);
         }
-        high[r] = _mm512_dpwssd_epi32(high[r], n_high, d_m);
-        low[r] = _mm512_dpwssd_epi32(low[r], n_low, d_m);
+        n[r] = _mm512_dpwssd_epi32(_mm512_dpwssd_epi32(n[r], n_high, d_m), n_low, coarse);
       }
     }
     const __m512 scale = _mm512_loadu_ps(group + c * 64);
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r)
-      sum[r] = add_chunk(high[r], low[r], scale, row_scale(x[r], shape, c), sum[r]);
+      sum[r] = add_chunk(n[r], scale, row_scale(x[r], shape, c), sum[r]);
   }
   const Sink sink = wide_sink(p, g);
 #pragma GCC unroll 8

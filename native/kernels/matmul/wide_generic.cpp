@@ -64,22 +64,24 @@ int16_t param(const uint8_t* p, int64_t i) {
   return value;
 }
 
-// The two sums of one chunk, row and output.
-Split chunk_sums(const WideShape& shape, const uint8_t* group, const uint8_t* row, int64_t chunk,
-                 int lane) {
-  Split sums = {0, 0};
+// To the nearest multiple of 256, in units of it.
+int32_t coarse(int32_t value) { return (value + 128) >> 8; }
+
+// The sum of one chunk, row and output.
+int32_t chunk_sum(const WideShape& shape, const uint8_t* group, const uint8_t* row, int64_t chunk,
+                  int lane) {
+  int32_t sum = 0;
   for (int64_t b = shape.chunk_begin(chunk); b < shape.chunk_begin(chunk + 1); ++b) {
     const uint8_t* p = group + shape.group_params() + b * shape.param_bytes();
     const int32_t d = param(p, shape.minima ? 2 * lane : lane);
     const int32_t m = shape.minima ? param(p, 2 * lane + 1) : 0;
     const auto* high = reinterpret_cast<const int8_t*>(row + b / 2 * 128 + b % 2 * 32);
     for (int i = 0; i < kBlock; ++i) {
-      const int32_t weight = code(group + shape.group_codes() + b * 256, lane, i) * d + m;
-      sums.high += weight * high[i];
-      sums.low += weight * high[i + 64];
+      const int32_t q = code(group + shape.group_codes() + b * 256, lane, i);
+      sum += (q * d + m) * high[i] + (q * coarse(d) + coarse(m)) * high[i + 64];
     }
   }
-  return sums;
+  return sum;
 }
 
 float number(const uint8_t* p) {
@@ -98,9 +100,8 @@ void multiply(const WideProduct& p) {
         const auto lane = static_cast<int>(o % kLanes);
         float sum = 0.0f;
         for (int64_t c = 0; c < shape.chunks(); ++c) {
-          const Split s = chunk_sums(shape, group, row, c, lane);
-          const float both = std::fmaf(static_cast<float>(s.high), kWideBase, static_cast<float>(s.low));
-          const float scaled = both * number(group + c * 64 + lane * 4);
+          const auto n = static_cast<float>(chunk_sum(shape, group, row, c, lane));
+          const float scaled = n * number(group + c * 64 + lane * 4);
           sum = std::fmaf(scaled, number(row + shape.row_scales() + c * 4), sum);
         }
         float& out = p.sink.out[r * p.sink.ldo + o];

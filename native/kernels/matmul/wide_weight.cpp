@@ -69,7 +69,7 @@ class WideWeight final : public LoadedWeight {
   }
 
  private:
-  // A chunk's scale of each output, by which the largest weight that codes could stand for is 32762,
+  // A chunk's scale of each output, by which the largest weight that codes could stand for is 31300,
   // and its blocks' d and m in units of it.
   void place_scales(const uint8_t* packed, int64_t chunk, uint8_t* to) const {
     const int64_t begin = shape_.chunk_begin(chunk), end = shape_.chunk_begin(chunk + 1);
@@ -81,7 +81,7 @@ class WideWeight final : public LoadedWeight {
         finite = finite && std::isfinite(s.d) && std::isfinite(s.m);
         largest = std::max({largest, std::fabs(s.m - 8.0f * s.d), std::fabs(s.m + 7.0f * s.d)});
       }
-      const float scale = finite ? largest / kWideWeightLargest : NAN;
+      const float scale = finite ? largest / kWideWeightLargest * kWideBase : NAN;
       const float inverse = finite && largest > 0.0f ? kWideWeightLargest / largest : 0.0f;
       std::memcpy(to + (chunk * kLanes + lane) * 4, &scale, 4);
       for (int64_t b = begin; b < end; ++b) {
