@@ -241,7 +241,7 @@ TileKernel tile_kernel(TensorType type) {
     case TensorType::q4_1: return tiles<4, Params::d_m>(32);
     case TensorType::q5_0: return tiles<5, Params::d>(32);
     case TensorType::q5_1: return tiles<5, Params::d_m>(32);
-    case TensorType::q8_0: return tiles<8, Params::d>(64);
+    case TensorType::q8_0: return tiles<8, Params::d>(32);
     case TensorType::q4_k: return tiles<4, Params::k_d_m>(64);
     case TensorType::q5_k: return tiles<5, Params::k_d_m>(64);
     default: return {};  // q6_k, whose halves would need tiles of their own, does not win; nor do floats
