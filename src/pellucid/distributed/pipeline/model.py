@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from ray.exceptions import RayActorError, RayTaskError
 
 from pellucid.core.errors import PellucidError
+from pellucid.core.plan import Plan
 from pellucid.core.record import LoadRecord
 from pellucid.core.spec import ModelSpec
 from pellucid.models.stage import LayerRange
-from pellucid.ops.step import Step
+from pellucid.ops.step import Step, lower
 from pellucid.ops.vocabulary import Ops
 
 Float32 = NDArray[np.float32]
@@ -75,6 +76,10 @@ class PipelinedOps:
 
     def copy_pages(self, cache: object, pairs: Sequence[tuple[int, int]]) -> None:
         _all(self._parts, "copy_pages", tuple(pairs))
+
+    def lower(self, plan: Plan, cache: object) -> Step:
+        """In the form that crosses; each stage has a cache of its own."""
+        return lower(plan, cache)
 
     def to_numpy(self, x: Float32) -> Float32:
         return x
