@@ -108,16 +108,19 @@ class AsyncStream(Gathering):
         another task is waiting for it: an increment goes to one of them."""
         if self._abort is None or self._gathered.finished:
             raise StopAsyncIteration
-        if self._arrivals.awaited:
+        arrivals = self._arrivals
+        if arrivals.awaited:
             raise BadInput("another task waits for this stream: have one task read it")
-        try:
-            await self._arrivals.wait()
-            letter = self._arrivals.letters.popleft()
-            if isinstance(letter, PellucidError):
-                raise letter
-        except BaseException:
+        if not arrivals.letters:
+            try:
+                await arrivals.wait()
+            except BaseException:
+                self.close()
+                raise
+        letter = arrivals.letters.popleft()
+        if isinstance(letter, PellucidError):
             self.close()
-            raise
+            raise letter
         self._gathered.add(letter)
         return letter
 

@@ -44,9 +44,10 @@ class Tail:
 
     def whole(self, increment: Increment) -> str:
         """The text that the increment lets be said."""
-        self._last.extend(increment.token_ids[-_LONGEST_TAIL:])
-        text = self._held + increment.text
-        self._held = ""
+        self._last.extend(increment.token_ids)
+        text = increment.text
+        if self._held:
+            text, self._held = self._held + text, ""
         if increment.finish_reason is not None:
             return text[:-1] if text.endswith("\ufffd") and self._unfinished() else text
         n_held = held_back(text)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Sequence
 
-from prometheus_client.core import HistogramMetricFamily
-from prometheus_client.registry import Collector
+from pellucid.server.tallies import Tally
 
 
-class Counted(Collector):
-    """A collector of one histogram with `bounds`, `labels` and their `values` being the model's. An
-    engine that was started again begins at zero: only what it adds is counted."""
+class Counted(Tally):
+    """An engine that was started again begins at zero: only what it adds is counted."""
 
     def __init__(
         self,
@@ -21,10 +18,8 @@ class Counted(Collector):
         labels: Sequence[str],
         values: Sequence[str],
     ) -> None:
-        self._name, self._words, self._labels, self._values = name, words, labels, values
-        self._bounds = [*(str(float(bound)) for bound in bounds), "+Inf"]
-        self._counts, self._total = [0] * len(self._bounds), 0.0
-        self._seen: Sequence[int] = self._counts.copy()
+        super().__init__(name, words, bounds, labels, values)
+        self._seen: Sequence[int] = self.counts.copy()
         self._total_seen = 0.0
 
     def read(self, counts: Sequence[int], total: float) -> None:
@@ -35,12 +30,6 @@ class Counted(Collector):
         if sum(counts) < sum(self._seen):
             self._seen, self._total_seen = [0] * len(counts), 0.0
         for place, (now, before) in enumerate(zip(counts, self._seen, strict=True)):
-            self._counts[place] += now - before
-        self._total += total - self._total_seen
+            self.counts[place] += now - before
+        self.total += total - self._total_seen
         self._seen, self._total_seen = counts, total
-
-    def collect(self) -> Iterator[HistogramMetricFamily]:
-        family = HistogramMetricFamily(self._name, self._words, labels=self._labels)
-        buckets = list(zip(self._bounds, accumulate(self._counts), strict=True))
-        family.add_metric(self._values, buckets, sum_value=self._total)
-        yield family

@@ -117,8 +117,10 @@ class EventStream(Response):
         await self._send(
             send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         )
-        async for part in self._source:
-            await self._send(send, {"type": "http.response.body", "body": part, "more_body": True})
+        async for part in self._source:  # as `_send` does, without a call for each
+            self._sending_since = self._last_sent = time.monotonic()
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+            self._sending_since = None
         await self._send(send, {"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, send: Send, message: dict[str, Any]) -> None:

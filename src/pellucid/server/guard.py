@@ -265,6 +265,7 @@ class Watched:
         watchers: Sequence[Watcher],
     ) -> None:
         self.params = params
+        self.request_id = stream.request_id
         self.inside = False
         self.context: Any = None  # a watcher's own
         self.timer: asyncio.TimerHandle | None = None
@@ -278,10 +279,6 @@ class Watched:
         self._end: PellucidError | None = None
         self._ended = False
         self._aborting: asyncio.Task[None] | None = None
-
-    @property
-    def request_id(self) -> str:
-        return self._stream.request_id
 
     @property
     def finished(self) -> bool:

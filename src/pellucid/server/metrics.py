@@ -23,6 +23,9 @@ from pellucid.server.counted import Counted
 from pellucid.server.fleet import FleetMetrics
 from pellucid.server.guard import Watched
 from pellucid.server.rising import Rising
+from pellucid.server.tallies import Tally
+
+_NOTHING: Final = 0.0, 0
 
 PREFIX: Final = "pellucid_"
 ENDS: Final = ("stop", "length", "abort", "error")
@@ -115,9 +118,14 @@ class Metrics:
             self._refused.labels(**self._of, reason=reason)
         counts = _one_two_five(max_model_len)
         self._first = self._histogram("time_to_first_token_seconds", "To the first.", FIRST_TOKEN)
-        self._between = self._histogram(
-            "inter_token_latency_seconds", "From a token of an answer to the next.", BETWEEN_TOKENS
+        self._between = Tally(
+            PREFIX + "inter_token_latency_seconds",
+            "From a token of an answer to the next.",
+            BETWEEN_TOKENS,
+            LABELS,
+            tuple(self._of.values()),
         )
+        self.registry.register(self._between)
         self._whole = self._histogram(
             "e2e_request_latency_seconds", "From arrival to the end.", WHOLE_REQUEST
         )
@@ -154,12 +162,15 @@ class Metrics:
             ("handler", "method", "status"),
             registry=self.registry,
         )
-        self._last: dict[tuple[str, int], float] = {}
-        self._sizes: dict[str, dict[int, int]] = {}  # of answers under way, by request
+        self._growing: dict[str, dict[int, tuple[float, int]]] = {}
+        """Of each answer under way when it grew last, and its tokens; by request."""
         self._fleet: FleetMetrics | None = None
+        self._uncounted = 0  # tokens of answers
 
     def page(self, accept: str) -> tuple[bytes, str]:
         """The metrics as text in a form that `accept` names, and its content type."""
+        self._answer_tokens.inc(self._uncounted)
+        self._uncounted = 0
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 
@@ -224,22 +235,19 @@ class Metrics:
             self._limits.observe(request.params.max_tokens)
 
     def grew(self, request: Watched, increment: Increment, now: float) -> None:
-        if not increment.token_ids:
+        n_tokens = len(increment.token_ids)
+        if not n_tokens:
             return
-        self._answer_tokens.inc(len(increment.token_ids))
-        answer = request.request_id, increment.index
-        sizes = self._sizes.setdefault(request.request_id, {})
-        sizes[increment.index] = sizes.get(increment.index, 0) + len(increment.token_ids)
-        last = self._last.get(answer)
-        if last is not None:
-            self._between.observe((now - last) / len(increment.token_ids))
-        if increment.finish_reason is None:
-            self._last[answer] = now
+        self._uncounted += n_tokens
+        answers = self._growing.setdefault(request.request_id, {})
+        last, size = answers.get(increment.index, _NOTHING)
+        if size:
+            self._between.observe((now - last) / n_tokens)
+        answers[increment.index] = now, size + n_tokens
 
     def ended(self, request: Watched, error: PellucidError | None) -> None:
-        for index in range(request.params.n):
-            self._last.pop((request.request_id, index), None)
-        longest = max(self._sizes.pop(request.request_id, {}).values(), default=0)
+        sizes = [size for _, size in self._growing.pop(request.request_id, {}).values()]
+        longest = max(sizes, default=0)
         for reason in request.finish_reasons:
             self._ended.labels(**self._of, finished_reason=reason).inc()
         unfinished = request.params.n - len(request.finish_reasons)

@@ -124,8 +124,10 @@ class Journeys:
         said = self._said.get(request.request_id)
         if said is not None:
             tokens = increment.token_ids
-            said.answers[increment.index].extend(tokens)
-            said.times[increment.index].extend([now] * len(tokens))
+            answer, times = said.answers[increment.index], said.times[increment.index]
+            for token in tokens:  # one, nearly always
+                answer.append(token)
+                times.append(now)
             self._n_tokens += len(tokens)
 
     def ended(self, request: Watched, error: PellucidError | None) -> None:
