@@ -20,6 +20,7 @@ SYSTEM = "You answer in plain words, and never invent numbers. " * 12
 QUESTIONS = ("Name three rivers.", "Why is the sky blue?", "What is a cat?", "Say a poem.")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All of a run with several workers in one of them: one server, one browser."""
     here = Path(__file__).parent

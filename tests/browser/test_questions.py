@@ -93,6 +93,7 @@ def test_ten_questions_are_answered_in_words(
     said = visitor.reads("prefix", rf"prompt tokens of \d+ were not computed .*about {TIME}")
     visitor.answered("What did the prefix cache save?", said)
     sliders = "document.querySelectorAll('#figure-memory input[type=range]')"
+    visitor.reads("memory", r"It fits|does not fit", ".detail")
     visitor.slide(f"{sliders}[0]", 13)
     visitor.slide(f"{sliders}[1]", 5)
     said = visitor.reads("memory", r"(It fits|does not fit): 32 answers of 8,192", ".detail")
