@@ -70,10 +70,10 @@ lint: $(VENV)/installed $(VENV)/installed-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Those in a browser go to one worker, and first: they share a server, and wait for pages meanwhile.
+# Those in a browser by themselves: they share one server and one Chromium.
 test: lint axe
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup tests/browser tests/cluster/test_replicas.py tests/python tests/native \
-		tests/model $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(JOBS) tests/cluster/test_replicas.py tests/python tests/native tests/model $(PYTEST_ARGS)
+	$(BIN)/pytest tests/browser $(PYTEST_ARGS)
 
 test-python test-native test-model: test-%: $(VENV)/installed $(VENV)/installed-test
 	$(BIN)/pytest -n $(JOBS) tests/$* $(PYTEST_ARGS)

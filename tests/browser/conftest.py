@@ -20,15 +20,6 @@ SYSTEM = "You answer in plain words, and never invent numbers. " * 12
 QUESTIONS = ("Name three rivers.", "Why is the sky blue?", "What is a cat?", "Say a poem.")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of a run with several workers in one of them: one server, one browser."""
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here):
-            item.add_marker(pytest.mark.xdist_group("browser"))
-
-
 @pytest.fixture(scope="session")
 def chrome() -> Iterator[Chrome]:
     path = find_browser()
