@@ -12,6 +12,7 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from pellucid.core.plan import Span
@@ -39,42 +40,23 @@ Subscriber = Callable[[StepRecord], object]
 KEPT = 512
 
 
+@dataclass(slots=True)
 class Entry:
     """A step as it left the engine; the fields are those of `StepRecord`. `turn` comes later."""
 
-    __slots__ = (
-        "changes", "n_running", "n_waiting", "number", "pages", "rounds", "seconds", "spans",
-        "stamps", "start", "tokens", "turn", "waiting",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        number: int,
-        start: float,
-        seconds: Phases,
-        spans: tuple[Span, ...],
-        changes: PageChanges,
-        tokens: Mapping[int, tuple[int, ...]],
-        n_running: int,
-        n_waiting: int,
-        pages: PageCounts,
-        waiting: Sequence[tuple[str, str]],
-        rounds: tuple[RoundRecord, ...],
-        stamps: Stamps | None,
-    ) -> None:
-        self.number = number
-        self.start = start
-        self.seconds = seconds
-        self.spans = spans
-        self.changes = changes
-        self.tokens = tokens
-        self.n_running = n_running
-        self.n_waiting = n_waiting
-        self.pages = pages
-        self.waiting = waiting
-        self.rounds = rounds
-        self.stamps = stamps
-        self.turn: Turn | None = None
+    number: int
+    start: float
+    seconds: Phases
+    spans: tuple[Span, ...]
+    changes: PageChanges
+    tokens: Mapping[int, tuple[int, ...]]
+    n_running: int
+    n_waiting: int
+    pages: PageCounts
+    waiting: Sequence[tuple[str, str]]
+    rounds: tuple[RoundRecord, ...]
+    stamps: Stamps | None
+    turn: Turn | None = None
 
     def record(self, costs: StepCosts) -> StepRecord:
         """The step's record; `costs` are the model's."""
