@@ -100,9 +100,10 @@ class SpanRecord(NamedTuple):
 
 
 class Phases(NamedTuple):
-    """Seconds of a step's parts: the plan, drafts, its arrays and page copies, the model's forward
-    pass, the choice of tokens, and what came of them (positions moved, text, increments). Where
-    drafts are checked, the tokens after the first are chosen as they are delivered."""
+    """Seconds of a step's parts: the plan, drafts, page copies and the form that the backend reads,
+    the model's forward pass, the choice of tokens, and what came of them (positions moved, text,
+    increments). Where drafts are checked, the tokens after the first are chosen as they are
+    delivered."""
 
     schedule: float
     draft: float
