@@ -121,10 +121,12 @@ class Sample:
 
 @dataclass
 class Soak:
-    """Traffic on one server. `statuses` counts answers."""
+    """Traffic on one server. `statuses` counts answers; `pause_s` is what a client waits between
+    two requests, on average."""
 
     server: Server
     rng: random.Random
+    pause_s: float = 0.0
     statuses: Counter[int] = field(default_factory=Counter)
     left: int = 0
     samples: list[Sample] = field(default_factory=list)
@@ -142,6 +144,8 @@ class Soak:
 
     async def _client(self, n: int) -> None:
         for _ in range(n):
+            if self.pause_s:
+                await asyncio.sleep(self.rng.uniform(0, 2 * self.pause_s))
             path, body = self.rng.choice(MAKERS)(self.rng)
             leaves = self.rng.random() < 0.1
             if self.rng.random() < 0.05:
