@@ -164,5 +164,7 @@ def _biases(given: Any) -> dict[int, float]:
         token = _count(
             f"logit_bias[{key!r}]: a token id", int(key) if written else key, 0, MAX_COUNT
         )
+        if token in biases:
+            raise BadInput(f"logit_bias[{key!r}] names token {token} again: give it once")
         biases[token] = _number(f"logit_bias[{token}]", bias, -MAX_BIAS, MAX_BIAS)
     return biases

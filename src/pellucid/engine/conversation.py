@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,8 @@ Message = Mapping[str, Any]
 _TAKEN = frozenset(
     "tokenizer template messages tools add_generation_prompt continue_final_message".split()
 )
+
+_OURS = _TAKEN | {"bos_token", "eos_token"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,16 @@ class Conversations:
         for name in given:
             if not isinstance(name, str) or name in _TAKEN:
                 raise BadInput(f"chat_template_kwargs: {name!r} is not for templates: leave it out")
+        template = self._compiled(bool(layout.tools))
+        for name in given:
+            if name not in template.variables:
+                raise BadInput(
+                    f"chat_template_kwargs: {name!r} is nothing that this model's chat template "
+                    f"reads: leave it out{_close_to(name, template.variables - _OURS)}"
+                )
         return encode_chat(
             self._tokenizer,
-            self._compiled(bool(layout.tools)),
+            template,
             messages,
             layout.tools,
             add_generation_prompt=layout.add_generation_prompt,
@@ -72,6 +81,13 @@ class Conversations:
 
     def _compile(self, with_tools: bool) -> ChatTemplate:
         return self._templates.choose(self._tokenizer, with_tools=with_tools)
+
+
+def _close_to(name: str, names: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, sorted(names), 1)
+    return f", or did you mean {found[0]!r}" if found else ""
 
 
 def is_conversation(given: Any) -> bool:

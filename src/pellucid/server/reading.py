@@ -118,8 +118,15 @@ def _drop(data: dict[str, Any], problems: Sequence[ErrorDetails]) -> list[str]:
 
 def _refusal(data: Mapping[str, Any], problems: Sequence[ErrorDetails]) -> ApiError:
     """The problem that says most: one that no leniency could cure, the deepest of those that the
-    alternatives of a field have; with what else that place might have held."""
-    first = min(problems, key=lambda p: (p["type"] in _IGNORABLE, -len(_path(data, p))))
+    alternatives of a field have, of the alternative that fits furthest along a list; with what else
+    that place might have held."""
+
+    def rank(problem: ErrorDetails) -> tuple[bool, int, int]:
+        path = _path(data, problem)
+        last = path[-1] if path else 0
+        return problem["type"] in _IGNORABLE, -len(path), -last if isinstance(last, int) else 0
+
+    first = min(problems, key=rank)
     path = _path(data, first)
     param = _written(path) or None
     same = [problem for problem in problems if _path(data, problem) == path]

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, Literal
 
 from jinja2.exceptions import TemplateError, TemplateSyntaxError
+from jinja2.meta import find_undeclared_variables
 
 from pellucid.core.errors import BadInput
 from pellucid.text.characters import as_text
@@ -45,6 +47,11 @@ class ChatTemplate:
         self.eos_token = eos_token or ""
         self._template = _compiled(source)
         self._takes_parts: bool | None = None
+
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        """The names that it reads of whoever lays a conversation out."""
+        return frozenset(find_undeclared_variables(TemplateEnvironment().parse(self.source)))
 
     def render(
         self,

@@ -73,6 +73,8 @@ def test_arguments_that_nothing_would_read_are_refused(llm: LLM) -> None:
         llm.stream(HELLO, parse_special=True)
     with pytest.raises(BadInput, match="'messages' is not for templates"):
         llm.chat(HELLO, chat_template_kwargs={"messages": []})
+    with pytest.raises(BadInput, match="'mood' is nothing that this model's chat template reads"):
+        llm.chat(HELLO, chat_template_kwargs={"mood": "glad"})
 
 
 def test_a_conversation_that_does_not_fit(llm: LLM) -> None:

@@ -41,6 +41,7 @@ json_values = st.recursive(
         ({"prompt": "hi", "logit_bias": {"abc": 1}}, "logit_bias['abc']"),
         ({"prompt": "hi", "logit_bias": {"-1": 1}}, "logit_bias['-1']"),
         ({"prompt": "hi", "logit_bias": {"49152": 1}}, "logit_bias[49152]"),
+        ({"prompt": "hi", "logit_bias": {"12": 1, "012": 2}}, "logit_bias['012']"),
         ({"prompt": "hi", "min_tokens": 9, "max_tokens": 3}, "min_tokens"),
         ({"prompt": "hi", "max_tokens": 0}, "max_tokens"),
         ({"prompt": "hi", "guided_json": {}}, "guided_json"),
@@ -52,6 +53,9 @@ json_values = st.recursive(
         ({"prompt": []}, "prompt"),
         ({"prompt": [[]]}, "prompt"),
         ({"prompt": [-1]}, "prompt[0]"),
+        ({"prompt": [1, 2, -1]}, "prompt[2]"),
+        ({"prompt": [[1, 2], [3, -1]]}, "prompt[1][1]"),
+        ({"prompt": ["a", "b", 3]}, "prompt[2]"),
         ({}, "prompt"),
     ],
 )
@@ -88,6 +92,7 @@ def test_a_field_that_cannot_be_honoured_is_named(server: Running, body: Any, pa
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),  # no such template
         ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
         ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, "chat_template_kwargs"),
     ],
 )
 def test_of_a_conversation_too(server: Running, change: dict[str, Any], param: str) -> None:
