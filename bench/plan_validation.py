@@ -68,9 +68,11 @@ def measure(name: str, threads: int, seconds: float) -> dict[str, Any]:
     began, load_before = time.time(), os.getloadavg()[0]
     flags = server_flags(threads, "f16", None, PLACES)
     with served(path, flags) as port:
+        others = Others()
         observed = asyncio.run(sweep(port, subject.spec, lambda *_: None))
         calibration = fit(subject.spec, observed)
-        told(f"calibrated after {time.time() - began:.0f} s: {calibration.error}")
+        busy = {"calibration": others.cores()}
+        told(f"calibrated after {time.time() - began:.0f} s: {calibration.error}, {busy}")
         limits = Limits(**asyncio.run(get_json(port, "/live/about"))["limits"])
         setup = Setup(
             limits,
@@ -84,23 +86,28 @@ def measure(name: str, threads: int, seconds: float) -> dict[str, Any]:
             most = served_rate(alone.points([replace(question.crowd, requests=6 * PLACES)])[0])
         told(f"saturates at {most:.2f} requests a second, it is predicted")
         cases, measured = {}, {}
+        others.cores()
         for load, share in LOADS.items():
             rate = share * most
             count = max(20, round(rate * seconds))
             cases[load] = Case(setup, traffic.at_rate(rate), count, tuple(range(SEEDS)))
             jobs = traffic.at_rate(rate).jobs(count, SEED)
             measured[load] = asyncio.run(asked(port, subject.spec.vocab_size, jobs))
+            busy[load] = others.cores()
+            told(f"others took {busy[load]:.2f} cores")
             told(f"{load}: {rate:.2f} requests a second, done after {time.time() - began:.0f} s")
     loads = [compared(load, predicted(cases[load]), measured[load]) for load in LOADS]
     return {
         "machine": {
             "processor": processor_name(),
             "threads": threads,
+            "cores": os.cpu_count(),
             "date": time.strftime("%Y-%m-%d"),
             "load_average_before": load_before,
-            "load_average_after": os.getloadavg()[0],
+            "cores_that_others_took": busy,
         },
-        "model": name,
+        "model": Path(name).name,
+        "model_title": f"{subject.spec.name or Path(name).stem}, weights {subject.bits}",
         "places": PLACES,
         "prompt_tokens": PROMPT.words,
         "output_tokens": OUTPUT.words,
@@ -108,6 +115,40 @@ def measure(name: str, threads: int, seconds: float) -> dict[str, Any]:
         "calibration": _told(calibration),
         "loads": loads,
     }
+
+
+class Others:
+    """Cores' worth of processor time that is not ours, since it was made or last asked: a machine
+    that others use gives other times from one minute to the next."""
+
+    def __init__(self) -> None:
+        self._before = self._now()
+
+    def cores(self) -> float:
+        before, self._before = self._before, self._now()
+        passed, busy, own = (b - a for a, b in zip(before, self._before, strict=True))
+        return max(0.0, (busy - own) / passed)
+
+    def _now(self) -> tuple[float, float, float]:
+        fields = [int(x) for x in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+        ticks = os.sysconf("SC_CLK_TCK")
+        idle = fields[3] + fields[4]
+        return time.monotonic(), (sum(fields) - idle) / ticks, self._own()
+
+    def _own(self) -> float:
+        """Of this process and all below it, those that have ended included."""
+        found, ticks = 0, os.sysconf("SC_CLK_TCK")
+        waiting = [os.getpid()]
+        while waiting:
+            pid = waiting.pop()
+            try:
+                stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                for task in Path(f"/proc/{pid}/task").iterdir():
+                    waiting += map(int, (task / "children").read_text().split())
+            except OSError:
+                continue
+            found += sum(int(x) for x in stat[11:15])
+        return found / ticks
 
 
 def told(words: str) -> None:

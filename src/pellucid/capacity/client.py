@@ -116,5 +116,8 @@ async def get_json(port: int, path: str) -> Any:
     finally:
         writer.close()
     if b" 200 " not in head.split(b"\r\n")[0] or b"chunked" in head.lower():
-        raise PellucidError(f"the server does not tell {path}: {head[:80].decode('latin-1')}")
+        status = head.split(b"\r\n")[0].decode("latin-1")
+        raise PellucidError(
+            f"the server does not tell {path}: {status} {body[:200].decode('utf-8', 'replace')}"
+        )
     return json.loads(body)

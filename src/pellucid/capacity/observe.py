@@ -56,6 +56,7 @@ class Observed:
 _BATCHES: Final = (2, 4, 8, 16, 32)
 _SHORT: Final = 24
 _SEED: Final = 20_26
+_LOOKS, _LOOK_EACH_S = 200, 0.05
 
 
 def phases(places: int, context: int) -> list[Phase]:
@@ -99,14 +100,12 @@ async def observe(
     prompts = Prompts(vocab, _SEED)
     found = Observed(mixed=frozenset(phase.name for phase in plan if phase.mixed))
     await _phase(port, prompts, Phase("warm", (Ask(_SHORT, 8),) * 4, 2))
-    seen = await _newest(port)
+    seen = (await _settled(port, -1))["steps"][-1]["id"]
     for number, phase in enumerate(plan):
         told(number, len(plan))
         heard = await _phase(port, prompts, phase)
-        records = await get_json(port, "/live/records")
+        records = await _settled(port, seen)
         new = [step for step in records["steps"] if step["id"] > seen]
-        if not new or new[0]["id"] > seen + 1 + len(new):
-            raise PellucidError("the server's records do not tell of the steps just made")
         seen = new[-1]["id"]
         # The first step of a phase waited for its first request.
         found.steps += [one for step in new[1:] if (one := _step(step, phase.name)) is not None]
@@ -116,9 +115,22 @@ async def observe(
     return found
 
 
-async def _newest(port: int) -> int:
-    steps = (await get_json(port, "/live/records"))["steps"]
-    return int(steps[-1]["id"]) if steps else -1
+async def _settled(port: int, seen: int) -> dict[str, Any]:
+    """The records once they tell of steps after `seen`, and nothing more comes: they are looked at
+    some times a second. Raises `PellucidError` if they never do."""
+    last, why = -1, "they tell of no steps"
+    for _ in range(_LOOKS):
+        await asyncio.sleep(_LOOK_EACH_S)
+        try:
+            records: dict[str, Any] = await get_json(port, "/live/records")
+        except PellucidError as error:  # an engine that is busy may be late
+            why = str(error)
+            continue
+        newest = records["steps"][-1]["id"] if records["steps"] else -1
+        if newest > seen and newest == last:
+            return records
+        last = newest
+    raise PellucidError(f"the server's records are of no use to a calibration: {why}")
 
 
 async def _phase(port: int, prompts: Prompts, phase: Phase) -> list[Heard]:

@@ -1,0 +1,85 @@
+"""The table of docs/plan.md, from what bench/plan_validation.py wrote in bench/results/plan:
+
+python bench/plan_table.py            # write it between the page's markers
+python bench/plan_table.py --check    # exit code 1 if it is not what the results say
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results" / "plan"
+PAGE = ROOT / "docs" / "plan.md"
+BEGIN = "<!-- validation: written by bench/plan_table.py -->"
+END = "<!-- end of validation -->"
+
+
+def render(results: list[dict[str, Any]]) -> str:
+    """Every result, one under the other."""
+    return "\n\n".join(map(_of_result, results)) if results else "Not measured yet."
+
+
+def replaced(page: str, block: str) -> str:
+    """`page` with `block` between its markers. Raises `ValueError` if it has none."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page has no {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n{block}\n{END}{after}"
+
+
+def read_results(folder: Path = RESULTS) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+
+
+def _of_result(result: dict[str, Any]) -> str:
+    machine, error = result["machine"], result["calibration"]["error"]
+    others = machine["cores_that_others_took"]
+    lines = [
+        f"{result['model_title']}, {machine['threads']} threads on {machine['processor']}, "
+        f"{machine['date']}; {result['places']} places, prompts {result['prompt_tokens']}, answers "
+        f"{result['output_tokens']} tokens. Steps that the fit did not see were off by "
+        f"{error['step']:.0%} in the median, phases of them by {error['phase']:.0%}. Of "
+        f"{machine['cores']} cores, others took {min(others.values()):.2f} to "
+        f"{max(others.values()):.2f} meanwhile.",
+        "",
+        "| load | | predicted | measured | off | allowed | |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for load in result["loads"]:
+        name = f"{load['load']}: {load['requests_per_second']:.2f} requests/s"
+        for row in load["rows"]:
+            lines.append(f"| {name} | {_row(row)} |")
+            name = ""
+    rows = [row for load in result["loads"] for row in load["rows"]]
+    within = sum(row["within"] for row in rows)
+    return "\n".join([*lines, "", f"{within} of {len(rows)} figures are within what is allowed."])
+
+
+def _row(row: dict[str, Any]) -> str:
+    rate = row["what"] == "tokens/s"
+    predicted, measured = (
+        f"{row[key]:.0f}" if rate else f"{1000 * row[key]:.3g} ms"
+        for key in ("predicted", "measured")
+    )
+    verdict = "yes" if row["within"] else "**no**"
+    return (
+        f"{row['what']} | {predicted} | {measured} | {row['off']:+.0%} | "
+        f"{row['allowed']:.0%} | {verdict}"
+    )
+
+
+def main() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    wanted = replaced(page, render(read_results()))
+    if "--check" in sys.argv[1:]:
+        sys.exit(0 if page == wanted else "docs/plan.md: its table is out of date")
+    PAGE.write_text(wanted, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
