@@ -63,12 +63,14 @@ class Speculation:
         self.counts = SpeculationCounts()
         self._drafter = drafter
         self._lengths = lengths
+        self._asked: list[int] = []  # sequences that guesses were made for in the last step
         self._ended: set[int] = set()  # sequences whose last draft ended of its own accord
         self._chances: dict[int, list[float]] = {}  # of the guesses of the last drafts
 
     def ask(self, decoding: Iterable[Sequence], jobs: Mapping[int, Job]) -> dict[int, int]:
         """For how many guesses the next plan is to leave room, by sequences in decode."""
         drafter, n_decoding = self._drafter, 0
+        self._tell_accepted(jobs)  # of a step that was interrupted
         wishes: dict[int, Wish] = {}
         for sequence in decoding:
             n_decoding += 1
@@ -92,6 +94,7 @@ class Speculation:
         if not plan.room:
             return plan, {}
         asks = self._asks(plan, jobs)
+        self._asked = [ask.sequence for ask in asks]
         self._ended, self._chances = set(), {}
         drafts: Drafts = {}
         for ask, guessed in zip(asks, self._drafter.draft(asks), strict=True):
@@ -121,11 +124,11 @@ class Speculation:
         """The step was applied, and gave `tokens`."""
         for one in rounds:
             self.counts.note(one)
-            job = jobs.get(one.sequence)
-            if job is not None:
-                self._drafter.accepted(one.sequence, job.sequence.computed, job.sequence.pages)
+        self._tell_accepted(jobs)
         self.counts.draft_seconds += seconds.draft
         self._lengths.accepted(map(self._checked, rounds))
+        if not rounds:  # guesses that nobody checked, or none
+            self.counts.seconds_won -= seconds.draft
         if plan.n_tokens != plan.n_logits:  # prompts, too: its time says nothing of drafts
             return
         checking = sum(seconds) - seconds.draft
@@ -140,6 +143,14 @@ class Speculation:
         each = self._drafter.seconds_each(len(room)) or 0.0
         worth = self._lengths.worth(n_decoding, sum(room.values()), each / max(len(room), 1))
         return [_ask(jobs[id], count, worth) for id, count in room.items()]
+
+    def _tell_accepted(self, jobs: Mapping[int, Job]) -> None:
+        """What stands of each sequence with guesses, those too of which none came to be checked."""
+        for id in self._asked:
+            job = jobs.get(id)
+            if job is not None:
+                self._drafter.accepted(id, job.sequence.computed, job.sequence.pages)
+        self._asked = []
 
     def _checked(self, one: RoundRecord) -> Checked:
         id = one.sequence

@@ -115,6 +115,7 @@ class ModelDrafter:
         self._catch_up = catch_up
         self._seconds_behind = 0.0  # of each position caught up with
         self._params: dict[int, SamplingParams] = {}
+        self._reads: dict[int, bool] = {}  # whether the model has a row for all of a text
 
     def seconds_each(self, n_sequences: int) -> float | None:
         times = self._head.times
@@ -128,6 +129,11 @@ class ModelDrafter:
             self._whole.model.ops.copy_pages(self._cache, plan.copies)
 
     def outlook(self, sequence: int, tokens: Sequence[int], pages: Sequence[int]) -> Outlook:
+        if sequence not in self._reads:
+            # A prompt may name rows that pad the table of the other model; no answer has any.
+            self._reads[sequence] = max(tokens) < self._whole.model.spec.vocab_size
+        if not self._reads[sequence]:
+            return Outlook(0)
         behind = self._behind(tokens, pages)
         room = self._whole.model.spec.context_length - len(tokens) + 1
         return Outlook(max(room, 0), 0, behind * self._seconds_behind if behind > 1 else 0.0)
@@ -148,7 +154,8 @@ class ModelDrafter:
             self._filled.cut(pages, computed)
 
     def forget(self, sequence: int) -> None:
-        self._params.pop(sequence, None)
+        for known in (self._params, self._reads):
+            known.pop(sequence, None)
 
     def _head_for(self, asks: Sequence[Ask]) -> Head:
         """The short head, unless these texts have many tokens that it lacks, or a choice depends on

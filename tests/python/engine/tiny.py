@@ -25,9 +25,10 @@ def write_model(
     template: str | None = TEMPLATE,
     layers: int = LAYERS,
     token_of_a: str = "a",
+    n_rows: int = N_ROWS,
     **settings: float,
 ) -> Path:
-    """`settings` are metadata, with __ for the dots of a key."""
+    """`settings` are metadata, with __ for the dots of a key; rows from N_TOKENS on are padding."""
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(CONTEXT)
     writer.add_embedding_length(D)
@@ -37,8 +38,8 @@ def write_model(
     writer.add_head_count_kv(KV_HEADS)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(10000.0)
-    _add_tokenizer(writer, token_of_a)
-    for name, tensor in _tensors(seed, layers).items():
+    _add_tokenizer(writer, token_of_a, n_rows)
+    for name, tensor in _tensors(seed, layers, n_rows).items():
         writer.add_tensor(name, tensor)
     if template is not None:
         writer.add_chat_template(template)
@@ -51,21 +52,21 @@ def write_model(
     return path
 
 
-def _add_tokenizer(writer: gguf.GGUFWriter, token_of_a: str) -> None:
+def _add_tokenizer(writer: gguf.GGUFWriter, token_of_a: str, n_rows: int) -> None:
     tokens = [encode_bytes(bytes([i])) for i in range(256)]
     tokens[ord("a")] = token_of_a
     tokens += [encode_bytes(b" t"), "he", "<|im_start|>", "<|im_end|>", "<|endoftext|>"]
-    tokens += [f"[PAD{i}]" for i in range(N_TOKENS, N_ROWS)]
+    tokens += [f"[PAD{i}]" for i in range(N_TOKENS, n_rows)]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens)
-    kinds = [1] * 258 + [3] * 3 + [5] * (N_ROWS - N_TOKENS)
+    kinds = [1] * 258 + [3] * 3 + [5] * (n_rows - N_TOKENS)
     writer.add_token_types(kinds)
     writer.add_token_merges([f"{encode_bytes(b' ')} t", "h e"])
     writer.add_eos_token_id(END)
 
 
-def _tensors(seed: int, layers: int) -> dict[str, np.ndarray]:
+def _tensors(seed: int, layers: int, n_rows: int) -> dict[str, np.ndarray]:
     """Weights large enough that attention is far from uniform and answers vary."""
     rng = np.random.default_rng(seed)
     head_dim = D // HEADS
@@ -76,8 +77,8 @@ def _tensors(seed: int, layers: int) -> dict[str, np.ndarray]:
     def norm() -> np.ndarray:
         return rng.uniform(0.5, 1.5, D).astype(np.float32)
 
-    tensors = {"token_embd.weight": matrix(N_ROWS, D, 4.0), "output_norm.weight": norm()}
-    tensors["output.weight"] = matrix(N_ROWS, D, 2.0)
+    tensors = {"token_embd.weight": matrix(n_rows, D, 4.0), "output_norm.weight": norm()}
+    tensors["output.weight"] = matrix(n_rows, D, 2.0)
     for i in range(layers):
         layer = {
             "attn_norm": norm(),

@@ -1,0 +1,42 @@
+"""What speculation counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from pellucid.core.plan import Plan, Span
+from pellucid.core.record import Phases, RoundRecord
+from pellucid.engine.speculating import Speculation
+from pellucid.speculation.lengths import Lengths
+from pellucid.speculation.lookup import PromptLookup
+
+SECONDS = Phases(1.0, 4.0, 1.0, 5.0, 1.0, 1.0)  # 4 of them drafting, 9 not
+DECODE = Plan((Span(0, 5, (1,), (0,), 1),), 16)
+CHECK = Plan((Span(0, 6, (1, 2, 3), (0,), 3),), 16)
+MIXED = Plan((Span(0, 6, (1,), (0,), 1), Span(1, 0, (1, 2, 3, 4), (1,), 1)), 16)
+ROUND = RoundRecord(0, (2, 3), 1)
+
+
+@pytest.fixture
+def speculation() -> Speculation:
+    """It knows that a plain step takes nine seconds."""
+    made = Speculation(PromptLookup(4), Lengths(4))
+    made.learn(DECODE, (), {0: (1,)}, {}, SECONDS._replace(draft=0.0))
+    assert made.counts.seconds_won == 0.0
+    return made
+
+
+def test_what_is_won_is_what_the_tokens_would_have_taken_less_the_step(
+    speculation: Speculation,
+) -> None:
+    speculation.learn(CHECK, (ROUND,), {0: (2, 9)}, {}, SECONDS)
+    assert speculation.counts.seconds_won == pytest.approx(2 * 9 - 13)
+
+
+@pytest.mark.parametrize("plan", [DECODE, MIXED])
+def test_guesses_that_nobody_checked_are_lost_time(speculation: Speculation, plan: Plan) -> None:
+    """A form may cut them all off, and a draft model may only have caught up."""
+    speculation.learn(plan, (), {0: (2,)}, {}, SECONDS)
+    assert speculation.counts.seconds_won == -4.0
+    assert speculation.counts.draft_seconds == 4.0
+    assert speculation.counts.drafts == 0
