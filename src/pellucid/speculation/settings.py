@@ -44,9 +44,12 @@ class SpeculativeSettings:
     def __post_init__(self) -> None:
         _one_of("method", self.method, METHODS)
         _one_of("rule", self.rule, RULES)
-        if (self.model is None) == (self.method == "draft"):
-            need = "needs a model" if self.model is None else "takes no model"
-            raise BadInput(f"speculative: method {self.method!r} {need}: see `model`")
+        if self.method == "draft" and self.model is None:
+            raise BadInput("speculative: method 'draft' needs a model: name a smaller one")
+        if self.method != "draft" and self.model is not None:
+            raise BadInput(
+                f"speculative: method {self.method!r} takes no model: leave it out, or choose draft"
+            )
         if self.model is not None and (not isinstance(self.model, str | Path) or not self.model):
             raise BadInput(f"speculative: model must be a path or a name, not {self.model!r}")
         if self.layers is not None and self.method != "early-exit":
@@ -57,6 +60,10 @@ class SpeculativeSettings:
         for name in "quantization", "vocabulary":
             if getattr(self, name) is not None and self.method != "draft":
                 raise BadInput(f"speculative: {name} is for a draft model, not {self.method!r}")
+        if not isinstance(self.quantization, str | None):
+            raise BadInput(
+                f"speculative: quantization must be the name of a type, not {self.quantization!r}"
+            )
         if not isinstance(self.adaptive, bool):
             raise BadInput(f"speculative: adaptive must be True or False, not {self.adaptive!r}")
 
@@ -101,8 +108,10 @@ def from_flags(method: str | None, model: str | None, tokens: int | None) -> dic
                 "speculative tokens without a method or a model: say who is to guess them"
             )
         return None
-    given = {"method": method or "draft", "model": model, "tokens": tokens}
-    return {name: value for name, value in given.items() if value is not None}
+    flags = {"method": method or "draft", "model": model, "tokens": tokens}
+    given = {name: value for name, value in flags.items() if value is not None}
+    SpeculativeSettings.of(given)  # what cannot be is said before anything is fetched
+    return given
 
 
 def _one_of(name: str, value: Any, known: tuple[str, ...]) -> None:

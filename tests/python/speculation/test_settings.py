@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
 import pytest
 
 from pellucid.core.errors import BadInput
@@ -15,7 +18,19 @@ def test_flags_say_it_as_arguments_do() -> None:
     with pytest.raises(BadInput, match="without a method or a model"):
         from_flags(None, None, 5)
     with pytest.raises(BadInput, match="takes no model"):
-        SpeculativeSettings.of(from_flags("ngram", "small", None))
+        from_flags("ngram", "small", None)
+    for method, tokens, named in (("guess", None, "one of ngram"), ("ngram", 1000, "1 to 32")):
+        with pytest.raises(BadInput, match=named):
+            from_flags(method, None, tokens)
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(SpeculativeSettings)])
+@pytest.mark.parametrize("value", [5.5, b"x", [], {}], ids=repr)
+def test_a_value_of_another_kind_is_named(field: str, value: Any) -> None:
+    layers = {"method": "early-exit"}
+    good = layers if field == "layers" else {"method": "draft", "model": "x"}
+    with pytest.raises(BadInput, match=f"speculative: {field} must be"):
+        SpeculativeSettings.of({**good, field: value})
 
 
 def test_what_is_on_is_told_with_its_defaults() -> None:
