@@ -194,7 +194,7 @@ function bar(picture, row, x, width) {
     const left = x(at);
     at += size;
     const node = svg("rect", { class: "paint", data: { paint }, x: left, y, width: Math.max(x(at) - left - 0.75, 1), height: 22 });
-    const words = `${name} ${bytes(size)}`;
+    const words = `${width < 520 ? name.replace("keys and values", "KV") : name} ${bytes(size)}`;
     const [from, room] = [Math.min(Math.max(left, free), width - words.length * LETTER - 10), words.length * LETTER + 24];
     free = from + room;
     return [
