@@ -230,6 +230,10 @@ test("rounds of guessing", () => {
   assert.deepEqual(roundsOf(steps, "b.2"), []);
   assert.deepEqual(netTime(steps), { saved: 40, spent: 18, net: 22 });
   assert.equal(netTime(steps.slice(0, 3)), null);
+  // Of a batch of four one sequence got four tokens more: as much as one plain step gives.
+  const batch = Array.from({ length: 4 }, (_, i) => ({ request: `a.${i}`, sequence: i, kind: i ? "decode" : "verify", tokens: 1 }));
+  const one = step(5, { ms: { draft: 1, forward: 12 }, batch, drafts: [{ request: "a.0", sequence: 0, guessed: 4, accepted: 4 }] });
+  assert.deepEqual(netTime([one, step(6, { batch })]), { saved: 10, spent: 3, net: 7 });
 });
 
 test("marks are found by place and walked by direction", () => {

@@ -24,8 +24,8 @@ export function acceptance(rounds) {
 }
 
 /**
- * What guessing gave and cost, in milliseconds: `saved` is the tokens that came with a guess times a plain
- * decode step's time (the median of those in the window without drafts), `spent` the time of drafting and
+ * What guessing gave and cost, in milliseconds: `saved` is the tokens that came with a guess, over the sequences
+ * that a step gives one each, times a plain decode step's time (the median of those without drafts), `spent` the time of drafting and
  * what steps with drafts took beyond a plain one. null where there is no plain step to compare with.
  */
 export function netTime(steps) {
@@ -37,8 +37,8 @@ export function netTime(steps) {
   let saved = 0;
   let spent = 0;
   for (const step of drafted) {
-    const most = Math.max(...step.drafts.map((draft) => draft.accepted));
-    saved += most * usual;
+    const accepted = step.drafts.reduce((sum, draft) => sum + draft.accepted, 0);
+    saved += (accepted / step.batch.length) * usual;
     spent += (step.ms.draft ?? 0) + Math.max(0, step.ms.forward - usual);
   }
   return { saved, spent, net: saved - spent };
