@@ -124,11 +124,11 @@ class Speculation:
         """The step was applied, and gave `tokens`."""
         for one in rounds:
             self.counts.note(one)
+        if self._asked and not rounds:  # what was guessed nobody checked
+            self.counts.seconds_won -= seconds.draft
         self._tell_accepted(jobs)
         self.counts.draft_seconds += seconds.draft
         self._lengths.accepted(map(self._checked, rounds))
-        if not rounds:  # guesses that nobody checked, or none
-            self.counts.seconds_won -= seconds.draft
         if plan.n_tokens != plan.n_logits:  # prompts, too: its time says nothing of drafts
             return
         checking = sum(seconds) - seconds.draft

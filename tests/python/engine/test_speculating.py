@@ -36,7 +36,9 @@ def test_what_is_won_is_what_the_tokens_would_have_taken_less_the_step(
 @pytest.mark.parametrize("plan", [DECODE, MIXED])
 def test_guesses_that_nobody_checked_are_lost_time(speculation: Speculation, plan: Plan) -> None:
     """A form may cut them all off, and a draft model may only have caught up."""
+    speculation._asked = [0]
     speculation.learn(plan, (), {0: (2,)}, {}, SECONDS)
+    speculation.learn(plan, (), {0: (2,)}, {}, SECONDS._replace(draft=0.0))
     assert speculation.counts.seconds_won == -4.0
     assert speculation.counts.draft_seconds == 4.0
     assert speculation.counts.drafts == 0
