@@ -48,6 +48,7 @@ class Supervisor:
         self._connection: Connection | None = None
         self._serving = asyncio.Event()
         self._why = Unavailable("the engine process is starting")
+        self._lost: Connection | None = None  # whose end `_keep` does not know of yet
         self._closed = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -102,7 +103,9 @@ class Supervisor:
         connection = self._connection
         if self._serving.is_set() and connection is not None and not connection.is_open:
             self._serving.clear()
-            self._why = Unavailable(f"{connection.reason}, and is being started again")
+            self._lost = connection
+        if self._lost is not None:  # how it ended is known a moment later
+            self._why = _again_soon(self._lost)
 
     async def _keep(self) -> None:
         pause = 0.0
@@ -110,10 +113,9 @@ class Supervisor:
             assert self._connection is not None
             began = time.monotonic()
             await self._connection.ended.wait()
-            reason = self._connection.reason
             self._serving.clear()
-            self._why = Unavailable(f"{reason}, and is being started again")
-            logger.error("%s: it is started again", reason)
+            self._lost, self._why = None, _again_soon(self._connection)
+            logger.error("%s: it is started again", self._connection.reason)
             if time.monotonic() - began > self._patience.steady_s:
                 pause = 0.0
             self._connection = await self._again(pause)
@@ -154,3 +156,7 @@ class Supervisor:
             if time.monotonic() - moved > hang_s:
                 logger.error("the engine has ended no step for %g s: it is killed", hang_s)
                 connection.kill()
+
+
+def _again_soon(lost: Connection) -> Unavailable:
+    return Unavailable(f"{lost.reason}, and is being started again")
