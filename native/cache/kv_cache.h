@@ -28,6 +28,7 @@ namespace pellucid {
 constexpr int64_t kSubBlock = 16;  // positions
 constexpr int64_t kKvBlock = 64;   // features that share a scale
 constexpr int64_t kKvPadding = 32; // a vector in blocks is a multiple of so many features
+constexpr int64_t kMostFed = 1024; // features of a vector whose errors can be fed on
 
 enum class KvType : uint8_t { f16, f32, int8, int4 };
 

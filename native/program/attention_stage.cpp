@@ -43,6 +43,9 @@ AttentionItem AttentionStage::item(const Frame& frame, const Piece& piece) const
                          ? nullptr
                          : settings_.offsets->values.data() + piece.kv_head * settings_.head_dim;
   item.offsets_stride = settings_.n_kv_heads * settings_.head_dim;
+  item.first_offset = item.key_offsets == nullptr || settings_.offsets->first.empty()
+                          ? nullptr
+                          : settings_.offsets->first.data() + piece.kv_head * settings_.head_dim;
   item.kv_head = piece.kv_head;
   item.pages = sequence.pages;
   item.page_size = frame.cache->page_size();

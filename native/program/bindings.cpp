@@ -264,7 +264,12 @@ void bind_program(nb::module_& parent) {
               const Operand& y) { p.layer_norm(x, values(weight), values(bias), eps, y); },
            "x"_a, "weight"_a, "bias"_a.none(), "eps"_a, "y"_a)
       .def("rope", &Program::rope)
-      .def("add_key_offsets", &Program::add_key_offsets)
+      .def(
+          "add_key_offsets",
+          [](Program& p, int64_t width, const FloatTable& first, const FloatTable& feedback) {
+            return p.add_key_offsets(width, span_of(first), span_of(feedback));
+          },
+          "width"_a, "first"_a, "feedback"_a)
       .def("store_kv", &Program::store_kv, "k"_a, "v"_a, "layer"_a, "n_kv_heads"_a, "head_dim"_a,
            "offsets"_a.none() = nb::none())
       .def("unary", &Program::unary)

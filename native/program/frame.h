@@ -54,8 +54,13 @@ struct SequenceRows {
 struct KeyOffsets {
   int64_t width = 0;
   std::vector<float> values;  // [key blocks][width]
+  std::vector<float> first;   // [width], of the first sub-block's positions; empty: as their block's
+  std::vector<float> feedback;  // [kv heads][dim][dim] of keys in int4 (store.inl.h); empty: none
   int64_t positions() const { return static_cast<int64_t>(values.size()) / width * kKeyBlock; }
-  const float* at(int64_t position) const { return values.data() + position / kKeyBlock * width; }
+  const float* at(int64_t position) const {
+    if (position < kSubBlock && !first.empty()) return first.data();
+    return values.data() + position / kKeyBlock * width;
+  }
 };
 
 struct Frame {

@@ -55,9 +55,12 @@ int Program::add_rope_table(int64_t dims, bool half) {
   return static_cast<int>(rope_tables_.size()) - 1;
 }
 
-int Program::add_key_offsets(int64_t width) {
+int Program::add_key_offsets(int64_t width, std::span<const float> first, std::span<const float> feedback) {
   if (width < 1) refuse("key offsets of " + str(width) + " features");
-  key_offsets_.push_back({width, {}});
+  if (!first.empty() && static_cast<int64_t>(first.size()) != width)
+    refuse("key offsets: the first have " + str(static_cast<int64_t>(first.size())) +
+           " features, must be " + str(width));
+  key_offsets_.push_back({width, {}, {first.begin(), first.end()}, {feedback.begin(), feedback.end()}});
   return static_cast<int>(key_offsets_.size()) - 1;
 }
 
@@ -208,6 +211,11 @@ void Program::store_kv(Operand k, Operand v, int64_t layer, int64_t n_kv_heads, 
     less = &key_offsets_[static_cast<size_t>(*offsets)];
     if (less->width != k.width)
       refuse("attention: k has " + str(k.width) + " features, its offsets " + str(less->width));
+    const int64_t dim = (head_dim + kKvPadding - 1) / kKvPadding * kKvPadding;
+    const auto fed = static_cast<int64_t>(less->feedback.size());
+    if (fed != 0 && (dim > kMostFed || fed != n_kv_heads * dim * dim))
+      refuse("attention: " + str(fed) + " numbers of feedback for " + str(n_kv_heads) + " heads of " +
+             str(head_dim));
   }
   kv_layers_[static_cast<size_t>(layer)] = {n_kv_heads, head_dim};
   layer_offsets_[static_cast<size_t>(layer)] = less;

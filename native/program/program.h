@@ -44,7 +44,8 @@ class Program {
   void rms_norm(Operand x, std::vector<float> weight, float eps, Operand y);
   void layer_norm(Operand x, std::vector<float> weight, std::vector<float> bias, float eps, Operand y);
   void rope(Operand x, int64_t head_dim, int table, Operand y);
-  int add_key_offsets(int64_t width);
+  // first: [width] or empty; feedback: [kv heads][dim][dim] or empty, dim <= kMostFed (KeyOffsets).
+  int add_key_offsets(int64_t width, std::span<const float> first, std::span<const float> feedback);
   // Keys less the offsets of that number, if there is one and the cache keeps keys in blocks; attention
   // of the layer adds what scores lack by it.
   void store_kv(Operand k, Operand v, int64_t layer, int64_t n_kv_heads, int64_t head_dim,

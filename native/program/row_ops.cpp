@@ -131,10 +131,15 @@ std::unique_ptr<RowOp> store_kv_op(Operand k, Operand v, int64_t layer, const Ke
     const float* offset =
         offsets != nullptr && where.keys.in_blocks() ? offsets->at(frame.positions[r]) : nullptr;
     const int64_t slot = frame.positions[r] % frame.cache->page_size();
-    for (int64_t h = 0; h < where.n_kv_heads; ++h)
-      frame.kernels.attention->store(key + h * where.head_dim,
-                                     offset == nullptr ? nullptr : offset + h * where.head_dim, value + h * where.head_dim, where, h,
-                                     frame.page_of_row[r], slot);
+    const float* feedback = offset != nullptr && where.keys.type == KvType::int4 && !offsets->feedback.empty()
+                                ? offsets->feedback.data()
+                                : nullptr;
+    for (int64_t h = 0; h < where.n_kv_heads; ++h) {
+      const int64_t at = h * where.head_dim, square = where.keys.dim * where.keys.dim;
+      frame.kernels.attention->store(key + at, offset == nullptr ? nullptr : offset + at,
+                                     feedback == nullptr ? nullptr : feedback + h * square, value + at,
+                                     where, h, frame.page_of_row[r], slot);
+    }
   });
 }
 

@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.core.spec import LayerSpec, RopeSpec
+from pellucid.ops.key_prior import KeyPrior, feedback_rows
 from pellucid.ops.native import NativeOps
 from pellucid.ops.reference import ReferenceOps
 from pellucid.ops.step import Step
+from pellucid.ops.vocabulary import HostTensor
 from tests.native.cases import (
     SIMD,
     Float32,
@@ -46,7 +48,8 @@ def attention(layer: LayerSpec, told: bool) -> Forward:
         q, k, v = ops.split(qkv, (Q, KV, KV))
         if layer.rope is not None:
             q, k = (ops.rope(x, step.positions, 64, layer.rope) for x in (q, k))
-        return ops.attention(q, k, v, 0, layer, step, w["bias"] if told else None)
+        prior = KeyPrior(w["bias"], w.get("first"), w.get("feedback")) if told else None
+        return ops.attention(q, k, v, 0, layer, step, prior)
 
     return forward
 
@@ -60,10 +63,23 @@ def rows_and_bias(scale: float = 0.3) -> tuple[Float32, Float32]:
     return x, bias
 
 
-def run(ops: Any, name: str, told: bool = True) -> Float32:
+def known() -> dict[str, HostTensor]:
+    """The prior's tensors: the bias, what the first keys have instead, and feedback by queries that
+    look in a few directions only."""
+    rng = np.random.default_rng(2)
+    queries = rng.standard_normal((2, 400, 64)) * np.exp(rng.normal(0, 1.5, (2, 1, 64)))
+    queries = queries @ np.linalg.qr(rng.standard_normal((64, 64)))[0]
+    bias = rows_and_bias()[1]
+    first = (bias + rng.standard_normal(KV)).astype(np.float32)
+    feedback = feedback_rows(queries.transpose(0, 2, 1) @ queries / 400)
+    values = {"bias": bias, "first": first, "feedback": feedback}
+    return {name: tensor(name, value) for name, value in values.items()}
+
+
+def run(ops: Any, name: str, told: bool = True, fed: bool = False) -> Float32:
     x, bias = rows_and_bias()
     layer = LAYERS[name]
-    tensors = {"bias": tensor("bias", bias)}
+    tensors = known() if fed else {"bias": tensor("bias", bias)}
     return run_on(ops, attention(layer, told), x, tensors, spec=model_spec([layer]))
 
 
@@ -78,12 +94,14 @@ def test_a_bias_of_keys_takes_no_bits_of_their_codes(name: str, kv_dtype: str) -
         assert error < 0.6 * untold
 
 
-@pytest.mark.parametrize("kv_dtype", ["int8", "int4"])
+@pytest.mark.parametrize(
+    ("kv_dtype", "fed"), [("int8", False), ("int4", False), ("int8", True), ("int4", True)]
+)
 @pytest.mark.parametrize("name", LAYERS)
-def test_backends_store_the_same_codes(name: str, kv_dtype: str) -> None:
+def test_backends_store_the_same_codes(name: str, kv_dtype: str, fed: bool) -> None:
     """Differences of codes would cost a step of them; rotary angles round apart by far less."""
-    expected = run(ReferenceOps(kv_dtype), name)
-    actual = run(NativeOps(threads=1, kv_dtype=kv_dtype), name)
+    expected = run(ReferenceOps(kv_dtype), name, fed=fed)
+    actual = run(NativeOps(threads=1, kv_dtype=kv_dtype), name, fed=fed)
     step = float(np.linalg.norm(expected - run(ReferenceOps(), name)))
     assert np.linalg.norm(actual - expected) < 0.1 * step
 
@@ -96,9 +114,10 @@ def test_floats_are_stored_as_they_are(kv_dtype: str) -> None:
 
 @pytest.mark.parametrize("simd", [name for name in SIMD if name != "generic"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_bits_are_those_of_the_generic_twin(simd: str, name: str) -> None:
-    ours, twin = (NativeOps(threads=1, simd=s, kv_dtype="int8/int4") for s in (simd, "generic"))
-    assert same_bits(run(ours, name), run(twin, name))
+@pytest.mark.parametrize(("kv_dtype", "fed"), [("int8/int4", False), ("int4", True)])
+def test_bits_are_those_of_the_generic_twin(simd: str, name: str, kv_dtype: str, fed: bool) -> None:
+    ours, twin = (NativeOps(threads=1, simd=s, kv_dtype=kv_dtype) for s in (simd, "generic"))
+    assert same_bits(run(ours, name, fed=fed), run(twin, name, fed=fed))
 
 
 @given(
@@ -107,18 +126,17 @@ def test_bits_are_those_of_the_generic_twin(simd: str, name: str) -> None:
     st.sampled_from(["int8", "int4"]),
     st.integers(1, 2),
     st.sampled_from(["native", "reference"]),
+    st.booleans(),
 )
 @settings(max_examples=20, deadline=None)
 def test_chunks_change_no_bit(
-    chunks: list[int], name: str, kv_dtype: str, threads: int, backend: str
+    chunks: list[int], name: str, kv_dtype: str, threads: int, backend: str, fed: bool
 ) -> None:
     native = backend == "native"
     ops: Any = NativeOps(threads=threads, kv_dtype=kv_dtype) if native else ReferenceOps(kv_dtype)
     x, bias = rows_and_bias()
-    layer, weights = (
-        LAYERS[name],
-        {"x": ops.load(tensor("x", x)), "bias": ops.load(tensor("b", bias))},
-    )
+    layer, hosts = LAYERS[name], known() if fed else {"bias": tensor("b", bias)}
+    weights = {key: ops.load(host) for key, host in {"x": tensor("x", x), **hosts}.items()}
     forward = ops.compile(lambda step: attention(layer, True)(ops, weights, step))
     cache, found, start = ops.new_cache(model_spec([layer]), 20, 16), [], 0
     for length in chunks:
@@ -127,4 +145,4 @@ def test_chunks_change_no_bit(
             tokens = np.arange(start, start + length)
             found.append(np.array(forward(step_of(tokens, start=start, cache=cache))))
         start += length
-    assert same_bits(np.concatenate(found), run(ops, name)[:start])
+    assert same_bits(np.concatenate(found), run(ops, name, fed=fed)[:start])

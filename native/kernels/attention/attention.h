@@ -37,6 +37,7 @@ struct AttentionItem {
   // What keys in blocks were stored less of, for each key block of positions: [head_dim], or null.
   const float* key_offsets;
   int64_t offsets_stride;
+  const float* first_offset;  // the same of the first sub-block's positions, or null: as their block's
 
   const KvLayer* layer;
   int64_t kv_head;
@@ -60,9 +61,10 @@ struct AttentionKernels {
   void (*merge)(float* states, const float* block_states, int n_queries, int64_t values_dim);
   // y[head_dim] = sums / l
   void (*finish)(const float* state, const KvLayer& layer, float* y);
-  // Stores one head's key and value at a position's page; keys in blocks less `offset`, if any.
-  void (*store)(const float* k, const float* offset, const float* v, const KvLayer& layer, int64_t kv_head, int64_t page,
-                int64_t slot);
+  // Stores one head's key and value at a position's page; keys in blocks less `offset`, if any, keys
+  // in int4 with their errors fed on by `feedback` [dim][dim], if any (store.inl.h).
+  void (*store)(const float* k, const float* offset, const float* feedback, const float* v,
+                const KvLayer& layer, int64_t kv_head, int64_t page, int64_t slot);
 };
 
 extern const AttentionKernels kAttentionKernelsGeneric;

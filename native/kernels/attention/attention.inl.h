@@ -164,6 +164,27 @@ struct Work {
   float* scaled;   // [kTallest][kKeyBlock]
 };
 
+// Scores of the sub-blocks of `seen` in `tile.scores`; the first one of all may have an offset of its own.
+PELLUCID_INLINE void score_block_of(const Work& work, const Tile& tile, const Block& seen, int64_t base) {
+  const AttentionItem& item = work.item;
+  const auto score = [&](int begin, int end, const float* offset) {
+    if (begin >= end) return;
+    Block part = seen;
+    part.begin = begin;
+    part.end = end;
+    if (offset != nullptr) set_bases(item, tile.first_query, tile.count, offset, tile.q);
+    work.scores.score[tile.count](tile.q, part, item.layer->keys.dim, tile.scores);
+  };
+  int begin = seen.begin;
+  if (item.first_offset != nullptr && base == 0 && begin == 0 && seen.end > 0) {
+    score(0, 1, item.first_offset);
+    begin = 1;
+  }
+  score(begin, seen.end, item.key_offsets == nullptr
+                             ? nullptr
+                             : item.key_offsets + base / kKeyBlock * item.offsets_stride);
+}
+
 // Weights of the block's keys in `tile.scores`, and m and l of its queries.
 PELLUCID_INLINE void weigh_tile(const Work& work, const Tile& tile, const Block& block, int64_t base,
                                 float* m, float* l) {
@@ -171,10 +192,7 @@ PELLUCID_INLINE void weigh_tile(const Work& work, const Tile& tile, const Block&
   Block seen = block;
   const int end = static_cast<int>((last_key(item, tile, base) + 15) / 16);
   if (end < seen.end) seen.end = end;
-  if (item.key_offsets != nullptr)
-    set_bases(item, tile.first_query, tile.count,
-              item.key_offsets + base / kKeyBlock * item.offsets_stride, tile.q);
-  work.scores.score[tile.count](tile.q, seen, item.layer->keys.dim, tile.scores);
+  score_block_of(work, tile, seen, base);
   const int k_begin = seen.begin * 16, k_end = seen.end * 16;
   Visible visible[kTallest];
   for (int i = 0; i < tile.count; ++i) {

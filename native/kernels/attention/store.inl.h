@@ -93,11 +93,51 @@ PELLUCID_INLINE void round_vector(const float* v, const float* less, int64_t n, 
   });
 }
 
-constexpr int64_t kVectorBytes = 1024;  // codes of a vector are made in pieces of so many features
+constexpr int64_t kVectorBytes = kMostFed;  // codes of a vector are made in pieces of so many features
+
+// The same for int4, each feature's error fed on into those after it: after feature j is rounded, its
+// error times rows[j] is taken from the features beyond (rows[j][i] is 0 for i <= j). With rows made
+// of what queries are like, errors end where queries do not look (Frantar et al. 2022, "GPTQ", for
+// weights). Where a feature is no number, as without.
+PELLUCID_INLINE void round_fed(const float* v, const float* less, const float* rows, int64_t n,
+                               int64_t dim, uint8_t* bytes, Half* params) {
+  float w[kVectorBytes];
+  float bad = 0.0f;
+  for_each_block(dim, [&]<int R>(int64_t begin, F32x16(&x)[R]) {
+    load_block(v, begin, n, x);
+    F32x16 offset[R];
+    for (int r = 0; r < R; ++r) offset[r] = zero();
+    if (less != nullptr) load_block(less, begin, n, offset);
+    for (int r = 0; r < R; ++r) x[r] = held(x[r] - offset[r]);
+    transform(x, rotate_factor(R));
+    bad += fault(x);
+    for (int r = 0; r < R; ++r) store(w + begin + 16 * r, x[r]);
+  });
+  if (bad != 0.0f) return round_vector<KvType::int4>(v, less, n, dim, 0, bytes, params);
+  for_each_block(dim, [&]<int R>(int64_t begin, F32x16(&x)[R]) {
+    load_block(w, begin, dim, x);
+    const float minimum = as_half(least(x), &params[kSubBlock]);
+    const float range = most(x) - minimum;
+    const float scale = as_half((range > 0.0f ? range : 0.0f) / 15.0f, &params[0]);
+    params += 2 * kSubBlock;
+    const float factor = scale > 0.0f ? 1.0f / scale : 0.0f;
+    for (int64_t j = begin; j < begin + 16 * R; ++j) {
+      const float from_least = w[j] - minimum, exact = from_least * factor;
+      const float inside = exact < 0.0f ? 0.0f : exact > 15.0f ? 15.0f : exact;
+      const float code = (inside + kRound) - kRound;
+      bytes[j] = static_cast<uint8_t>(static_cast<int>(code));
+      const F32x16 error = splat(__builtin_fmaf(scale, code, -from_least));
+      const float* row = rows + j * dim;
+      for (int64_t i = (j + 1) / 16 * 16; i < dim; i += 16)
+        store(w + i, fma(error, load(row + i), load(w + i)));
+    }
+  });
+}
 
 template <KvType kType>
-PELLUCID_INLINE void store_key_blocks(const float* k, const float* offset, int64_t n,
-                                      const KvSide& side, std::byte* head, int64_t sub, int64_t lane) {
+PELLUCID_INLINE void store_key_blocks(const float* k, const float* offset, const float* feedback,
+                                      int64_t n, const KvSide& side, std::byte* head, int64_t sub,
+                                      int64_t lane) {
   uint8_t bytes[kVectorBytes];
   auto* words = reinterpret_cast<uint8_t*>(head + side.codes_at + sub * side.codes) + 4 * lane;
   auto* params = reinterpret_cast<Half*>(head + side.params_at + sub * side.params) + lane;
@@ -105,8 +145,12 @@ PELLUCID_INLINE void store_key_blocks(const float* k, const float* offset, int64
   for (int64_t from = 0; from < side.dim; from += kVectorBytes) {
     const int64_t count = side.dim - from < kVectorBytes ? side.dim - from : kVectorBytes;
     const int64_t left = n - from > 0 ? n - from : 0;
-    round_vector<kType>(k + from, offset == nullptr ? nullptr : offset + from, left, count, kType == KvType::int8 ? 128 : 0, bytes,
-                        params + from / kKvBlock * kHalves * kSubBlock);
+    Half* to = params + from / kKvBlock * kHalves * kSubBlock;
+    const float* less = offset == nullptr ? nullptr : offset + from;
+    if (kType == KvType::int4 && feedback != nullptr)  // of vectors of one piece
+      round_fed(k, offset, feedback, n, side.dim, bytes, to);
+    else
+      round_vector<kType>(k + from, less, left, count, kType == KvType::int8 ? 128 : 0, bytes, to);
     if constexpr (kType == KvType::int8) {
       for (int64_t d = 0; d < count; d += 4, words += 4 * kSubBlock) {
         words[0] = bytes[d];
@@ -176,15 +220,15 @@ PELLUCID_INLINE void store_value_floats(const float* v, int64_t n, const KvSide&
   store_floats(reinterpret_cast<T*>(head + side.codes_at + sub * side.codes) + lane * side.dim, v, n);
 }
 
-void store_kv(const float* k, const float* offset, const float* v, const KvLayer& layer, int64_t kv_head, int64_t page,
-              int64_t slot) {
+void store_kv(const float* k, const float* offset, const float* feedback, const float* v,
+              const KvLayer& layer, int64_t kv_head, int64_t page, int64_t slot) {
   std::byte* head = layer.head(page, kv_head);
   const int64_t n = layer.head_dim, sub = slot / kSubBlock, lane = slot % kSubBlock;
   switch (layer.keys.type) {
     case KvType::f32: store_key_floats<float>(k, n, layer.keys, head, sub, lane); break;
     case KvType::f16: store_key_floats<Half>(k, n, layer.keys, head, sub, lane); break;
-    case KvType::int8: store_key_blocks<KvType::int8>(k, offset, n, layer.keys, head, sub, lane); break;
-    case KvType::int4: store_key_blocks<KvType::int4>(k, offset, n, layer.keys, head, sub, lane); break;
+    case KvType::int8: store_key_blocks<KvType::int8>(k, offset, nullptr, n, layer.keys, head, sub, lane); break;
+    case KvType::int4: store_key_blocks<KvType::int4>(k, offset, feedback, n, layer.keys, head, sub, lane); break;
   }
   switch (layer.values.type) {
     case KvType::f32: store_value_floats<float>(v, n, layer.values, head, sub, lane); break;

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from pellucid.core.errors import PellucidError
 from pellucid.core.params import SamplingParams
+from pellucid.costs import kv_types
 from pellucid.engine.defaults import default_params
 from pellucid.engine.memory import available_memory, in_words
 from pellucid.engine.sizing import NOTHING, Asked, Beside, describe, limits_for
@@ -113,7 +115,19 @@ def load(
                 progress=progress,
             )
             tokenizer, templates = text.result()
+        model = _knowing_its_keys(model, tokenizer)
     return Loaded(model, tokenizer, templates, limits, defaults)
+
+
+def _knowing_its_keys(model: Model, tokenizer: Tokenizer) -> Model:
+    """With keys in int4: the model after it has read a page."""
+    if kv_types(model.ops.kv_dtype).keys != "int4":
+        return model
+    from pellucid.models.key_statistics import with_key_prior  # what few starts need
+
+    text = (files("pellucid.engine") / "calibration.txt").read_text(encoding="utf-8")
+    ids = [i for i in tokenizer.encode(text) if i < model.spec.vocab_size]
+    return with_key_prior(model, ids)
 
 
 def check_quantization(path: Path, mix: Mix, *, requantize: bool = False) -> None:

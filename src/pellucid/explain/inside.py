@@ -24,6 +24,7 @@ from pellucid.costs import pages_for
 from pellucid.formats import Checkpoint
 from pellucid.models.parts import head
 from pellucid.models.registry import Model, load_model
+from pellucid.ops.key_prior import KeyPrior
 from pellucid.ops.reference import ReferenceOps
 from pellucid.ops.reference.attention import row_weights, slopes_of
 from pellucid.ops.step import Step, lower
@@ -145,10 +146,10 @@ class WatchedOps(ReferenceOps):
         index: int,
         layer: LayerSpec,
         step: Step,
-        key_bias: Float32 | None = None,
+        prior: KeyPrior | None = None,
     ) -> Float32:
         self.heads[index] = Heads(q.copy(), k.copy(), layer)
-        return super().attention(q, k, v, index, layer, step, key_bias)
+        return super().attention(q, k, v, index, layer, step, prior)
 
     def _look(self, x: Float32, weight: Float32, norm: Callable[[Float32], Float32]) -> None:
         name = self._names.get(id(weight), "")

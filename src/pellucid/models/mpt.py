@@ -14,7 +14,7 @@ from pellucid.formats.checkpoint import Checkpoint
 from pellucid.models.alibi import slopes
 from pellucid.models.fields import Fields, equal_heads, vocabulary
 from pellucid.models.names import fused_block, layers
-from pellucid.models.parts import embed, layer_norm, mlp
+from pellucid.models.parts import embed, key_prior, layer_norm, mlp
 from pellucid.models.weights import Tensor, Weights
 from pellucid.ops.step import Step
 from pellucid.ops.vocabulary import Array, Ops
@@ -59,7 +59,7 @@ def _attention(
     if "clip_qkv" in spec.extra:
         qkv = ops.clamp(qkv, float(spec.extra["clip_qkv"]))
     q, k, v = ops.split(qkv, (spec.d_model,) * 3)
-    y = ops.attention(q, k, v, index, layer, step)
+    y = ops.attention(q, k, v, index, layer, step, key_prior(w))
     return ops.linear(y, w["attn_output.weight"], w.get("attn_output.bias"))
 
 

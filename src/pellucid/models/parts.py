@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from pellucid.core.spec import LayerSpec, ModelSpec
 from pellucid.models.weights import Weights
+from pellucid.ops.key_prior import KeyPrior
 from pellucid.ops.step import Step
 from pellucid.ops.vocabulary import Array, Ops
 
@@ -18,16 +19,24 @@ def attention(
 ) -> Array:
     """Self-attention of one layer on normed rows x [T, d]."""
     q, k, v = project_qkv(ops, layer, w, x)
-    key_bias = w.get("attn_k.bias")
+    prior = key_prior(w)
     if "attn_q_norm.weight" in w:
-        key_bias = None  # no longer what every key holds
         q = ops.rms_norm(q, w["attn_q_norm.weight"], spec.norm_eps)
         k = ops.rms_norm(k, w["attn_k_norm.weight"], spec.norm_eps)
     if layer.rope is not None:
         q = ops.rope(q, step.positions, layer.head_dim, layer.rope)
         k = ops.rope(k, step.positions, layer.head_dim, layer.rope)
-    y = ops.attention(q, k, v, index, layer, step, key_bias)
+    y = ops.attention(q, k, v, index, layer, step, prior)
     return ops.linear(y, w["attn_output.weight"], w.get("attn_output.bias"))
+
+
+def key_prior(w: Weights) -> KeyPrior | None:
+    """What is known of a layer's keys: what `key_statistics` found, or the bias that all of them
+    hold (none where a norm comes after it)."""
+    if "attn_k.mean" in w:
+        return KeyPrior(w["attn_k.mean"], w["attn_k.first"], w["attn_k.feedback"])
+    bias = w.get("attn_k.bias")
+    return None if bias is None or "attn_k_norm.weight" in w else KeyPrior(bias)
 
 
 def project_qkv(ops: Ops, layer: LayerSpec, w: Weights, x: Array) -> tuple[Array, ...]:

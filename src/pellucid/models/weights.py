@@ -66,12 +66,19 @@ class Tensor:
 
 class Weights:
     """Weights by name; `layer(i)` is the view of one layer with the `blk.i.` left off. `seconds`
-    are what loading each of them took, where that was seen."""
+    are what loading each of them took, where that was seen.
+
+    `learned` are no part of the model, only known of it: found by name, but not among `items`.
+    """
 
     def __init__(
-        self, by_name: dict[str, Weight], seconds: Mapping[str, float] | None = None
+        self,
+        by_name: dict[str, Weight],
+        seconds: Mapping[str, float] | None = None,
+        learned: dict[str, Weight] | None = None,
     ) -> None:
-        self._by_name = by_name
+        self._items = by_name
+        self._by_name = {**by_name, **learned} if learned else by_name
         self.seconds: Mapping[str, float] = seconds or {}
 
     def __getitem__(self, name: str) -> Weight:
@@ -84,7 +91,7 @@ class Weights:
         return self._by_name.get(name)
 
     def items(self) -> Iterator[tuple[str, Weight]]:
-        yield from self._by_name.items()
+        yield from self._items.items()
 
     def layer(self, index: int) -> Weights:
         return Weights(self._by_layer.get(str(index), {}))

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from pellucid.core.plan import Plan
 from pellucid.core.spec import LayerSpec, ModelSpec, RopeSpec
 from pellucid.costs.stages import Stage
+from pellucid.ops.key_prior import KeyPrior
 from pellucid.ops.step import Step, lower
 from pellucid.quant.types import TensorType
 
@@ -72,8 +73,11 @@ class Ops(ABC):
         """The weight in the form this backend computes with."""
 
     @abstractmethod
-    def new_cache(self, spec: ModelSpec, n_pages: int, page_size: int) -> object:
-        """Storage for keys and values: `n_pages` pages of `page_size` positions, every layer."""
+    def new_cache(
+        self, spec: ModelSpec, n_pages: int, page_size: int, kv_dtype: str | None = None
+    ) -> object:
+        """Storage for keys and values: `n_pages` pages of `page_size` positions, every layer, kept
+        as `kv_dtype` says (default: the backend's)."""
 
     @abstractmethod
     def copy_pages(self, cache: object, pairs: Sequence[tuple[int, int]]) -> None:
@@ -156,6 +160,10 @@ class Ops(ABC):
         Over each run of len(weight) features, so that a head-sized weight norms every head.
         """
 
+    @abstractmethod
+    def stack(self, values: Sequence[Array]) -> Array:
+        """Values of the same rows side by side: [T, sum of their features]."""
+
     # Positions and attention
 
     @abstractmethod
@@ -172,7 +180,7 @@ class Ops(ABC):
         index: int,
         layer: LayerSpec,
         step: Step,
-        key_bias: Weight | None = None,
+        prior: KeyPrior | None = None,
     ) -> Array:
         """Causal attention over the pages of each row's sequence (Vaswani et al. 2017).
 
@@ -184,9 +192,8 @@ class Ops(ABC):
             y = sum_j softmax(s)_j v_j
 
         q: [T, n_heads head_dim]; k, v: [T, n_kv_heads head_dim]; head h reads kv head
-        h // (n_heads / n_kv_heads) (GQA, Ainslie et al. 2023). key_bias [n_kv_heads head_dim]: what
-        k holds in every row, before `layer.rope` turned it; it changes no result, but tells a cache
-        that rounds keys what not to spend its bits on.
+        h // (n_heads / n_kv_heads) (GQA, Ainslie et al. 2023). `prior` changes no
+        result, but tells a cache that rounds keys what not to spend its bits on.
         """
 
     # Elementwise

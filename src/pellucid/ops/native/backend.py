@@ -15,6 +15,7 @@ from pellucid.core.errors import BadInput, PellucidError
 from pellucid.core.plan import Plan, Span
 from pellucid.core.spec import LayerSpec, ModelSpec, RopeSpec
 from pellucid.costs import NATIVE_LANES, in_blocks, kv_types
+from pellucid.ops.key_prior import KeyPrior
 from pellucid.ops.native.emit import Emitter
 from pellucid.ops.native.fuse import fuse as join
 from pellucid.ops.native.graph import LOGIT_ROWS, POSITIONS, TOKENS, Graph, Node, symbolic_step
@@ -105,13 +106,14 @@ class NativeOps(Ops):
     def load(self, tensor: HostTensor) -> NativeWeight:
         return NativeWeight(tensor, self._pool, self.simd, self._arena, self.activations)
 
-    def new_cache(self, spec: ModelSpec, n_pages: int, page_size: int) -> Any:
+    def new_cache(
+        self, spec: ModelSpec, n_pages: int, page_size: int, kv_dtype: str | None = None
+    ) -> Any:
         """A `_native.program.KvCache`. Raises `ValueError` naming a size that cannot be: pages
         hold a multiple of 16 positions."""
         layers = [(layer.n_kv_heads, layer.head_dim) for layer in spec.layers]
-        return _native.program.KvCache(
-            layers, n_pages, page_size, self._kv_types.keys, self._kv_types.values
-        )
+        types = self._kv_types if kv_dtype is None else kv_types(kv_dtype)
+        return _native.program.KvCache(layers, n_pages, page_size, types.keys, types.values)
 
     def copy_pages(self, cache: Any, pairs: Sequence[tuple[int, int]]) -> None:
         try:
@@ -171,6 +173,9 @@ class NativeOps(Ops):
             for offset, size in zip(offsets, sizes, strict=True)
         )
 
+    def stack(self, values: Sequence[Node]) -> Node:
+        return self._add("stack", tuple(values), sum(x.width for x in values))
+
     # Linear algebra
 
     def linear(self, x: Node, weight: NativeWeight, bias: NativeWeight | None = None) -> Node:
@@ -213,10 +218,10 @@ class NativeOps(Ops):
         index: int,
         layer: LayerSpec,
         step: Step,
-        key_bias: NativeWeight | None = None,
+        prior: KeyPrior | None = None,
     ) -> Node:
-        bias = key_bias if in_blocks(self._kv_types.keys) else None
-        data = {"index": index, "layer": layer, "key_bias": bias}
+        known = prior if in_blocks(self._kv_types.keys) else None
+        data = {"index": index, "layer": layer, "prior": known}
         return self._add("attention", (q, k, v), q.width, **data)
 
     # Elementwise
@@ -299,7 +304,7 @@ class CompiledForward:
             if have < positions:
                 want = -(-positions // _ROPE_CHUNK) * _ROPE_CHUNK
                 blocks = range(have // KEY_BLOCK, want // KEY_BLOCK)
-                values = key_offsets(offsets.rope, offsets.bias, offsets.head_dim, blocks)
+                values = key_offsets(offsets.rope, offsets.mean, offsets.head_dim, blocks)
                 self._program.extend_key_offsets(number, values)
         for rope, table in self._rope_tables.items():
             have = self._program.rope_positions(table)

@@ -11,17 +11,18 @@ from numpy.typing import NDArray
 
 from pellucid import _native
 from pellucid.core.spec import LayerSpec, RopeSpec
+from pellucid.ops.key_prior import padded
 from pellucid.ops.native.graph import POSITIONS, Node
 from pellucid.ops.native.schedule import PRODUCTS, ROW_OPS, Place, Schedule
 from pellucid.ops.native.stages import describe
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KeyBias:
-    """What every key of a layer holds before it is turned: [kv_heads head_dim]."""
+class KeyMean:
+    """What keys of a layer are on average before they are turned: [kv_heads head_dim]."""
 
     rope: RopeSpec | None
-    bias: NDArray[np.float32]
+    mean: NDArray[np.float32]
     head_dim: int
 
 
@@ -34,7 +35,7 @@ class Emitter:
         self.program = _native.program.Program(pool, simd)
         self.rope_tables: dict[RopeSpec, int] = {}
         self.stages = tuple(describe(plan.stages))
-        self.key_offsets: list[KeyBias] = []
+        self.key_offsets: list[KeyMean] = []
         self._places = plan.places
         for slot in plan.slots:
             self.program.add_slot(slot.logits, slot.bytes_per_row)
@@ -116,11 +117,21 @@ class Emitter:
         )
 
     def _offsets(self, node: Node) -> int | None:
-        bias, layer = node.data["key_bias"], node.data["layer"]
-        if bias is None:
+        prior, layer = node.data["prior"], node.data["layer"]
+        if prior is None:
             return None
-        self.key_offsets.append(KeyBias(layer.rope, bias.values(), layer.head_dim))
-        return int(self.program.add_key_offsets(layer.n_kv_heads * layer.head_dim))
+        width = layer.n_kv_heads * layer.head_dim
+        self.key_offsets.append(KeyMean(layer.rope, prior.mean.values(), layer.head_dim))
+        first = _table(prior.first, width)
+        feedback = _table(prior.feedback, padded(layer.head_dim))
+        return int(self.program.add_key_offsets(width, first, feedback))
+
+    def _stack(self, node: Node) -> None:
+        place, at = self._places[node], 0
+        for x in node.inputs:
+            part = _native.program.Columns(place.slot, place.stride, place.offset + at, x.width)
+            self.program.unary("copy", self._columns(x), part)
+            at += x.width
 
     def _elementwise(self, node: Node) -> None:
         values = [self._columns(x) for x in node.inputs]
@@ -176,6 +187,7 @@ _ROW_OPS: dict[str, _Method] = {
     "layer_norm": Emitter._layer_norm,
     "rope": Emitter._rope,
     "store_kv": Emitter._store_kv,
+    "stack": Emitter._stack,
     "other": Emitter._elementwise,
 }
 _STAGES: dict[str, _Method] = {
@@ -191,6 +203,12 @@ def _name(node: Node) -> str:
         parts = node.data["weight"].name.removesuffix(".weight").split(".")
         return str(parts[-1])
     return node.op
+
+
+def _table(weight: Any, width: int) -> NDArray[np.float32]:
+    """A weight's values as rows of `width`; none of no weight."""
+    values = np.empty(0, np.float32) if weight is None else weight.values()
+    return np.ascontiguousarray(values.reshape(-1, width))
 
 
 def _values(weight: Any) -> NDArray[np.float32] | None:

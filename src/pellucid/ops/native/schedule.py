@@ -15,7 +15,7 @@ ROW_OPS = frozenset(
     {
         "embedding", "take_rows", "quantize", "quantize_rest", "rms_norm", "layer_norm", "rope",
         "store_kv", "copy", "gelu", "gelu_tanh", "silu_mul", "gelu_tanh_mul", "add", "scale",
-        "clamp", "softcap",
+        "clamp", "softcap", "stack",
     }
 )  # fmt: skip
 PRODUCTS = frozenset({"product", "precise_product"})

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pellucid.core.spec import LayerSpec, ModelSpec
 from pellucid.costs import KvTypes, pages_for
+from pellucid.ops.key_prior import FIRST, KeyPrior
 from pellucid.ops.reference.pages import Pages, new_pages
 from pellucid.ops.rotary import KEY_BLOCK, key_offsets
 from pellucid.ops.step import Sequence, Step
@@ -28,24 +29,26 @@ Pairs = collections.abc.Sequence[tuple[int, int]]
 class LayerCache:
     """Keys and values of one layer, by pages.
 
-    Keys in blocks are kept less the average that their bias has over each block of positions, so
-    that their few bits are for what differs between tokens (models with a bias of keys have
-    features of a hundred times the others' size in it).
+    Keys in blocks are kept less the average that they are known to have over each block of
+    positions, so that their few bits are for what differs between tokens (models with a bias of
+    keys have features of a hundred times the others' size in it).
     """
 
     keys: Pages
     values: Pages
     known: Float32 | None = None  # offsets of the first key blocks
 
-    def offsets(self, layer: LayerSpec, key_bias: Float32 | None, end: int) -> Float32:
+    def offsets(self, layer: LayerSpec, prior: KeyPrior | None, end: int) -> Float32:
         """What is kept less of the keys of positions up to `end`: [kv_heads, end, head_dim]."""
         shape = (layer.n_kv_heads, end, layer.head_dim)
-        if key_bias is None or not self.keys.in_blocks:
+        if prior is None or not self.keys.in_blocks:
             return np.broadcast_to(np.float32(0), shape)
         n_blocks = -(-end // KEY_BLOCK)
         if self.known is None or len(self.known) < n_blocks:
-            self.known = key_offsets(layer.rope, key_bias, layer.head_dim, range(n_blocks))
+            self.known = key_offsets(layer.rope, prior.mean, layer.head_dim, range(n_blocks))
         rows = np.repeat(self.known, KEY_BLOCK, axis=0)[:end]
+        if prior.first is not None:
+            rows[:FIRST] = prior.first
         return rows.reshape(end, layer.n_kv_heads, -1).transpose(1, 0, 2)
 
 
@@ -94,7 +97,7 @@ def attend(
     cache: LayerCache,
     layer: LayerSpec,
     step: Step,
-    key_bias: Float32 | None = None,
+    prior: KeyPrior | None = None,
 ) -> Float32:
     """`Ops.attention` on one layer's pages."""
     kv_shape = (-1, layer.n_kv_heads, layer.head_dim)
@@ -106,9 +109,10 @@ def attend(
     out = np.empty_like(queries)
     for sequence in step.sequences:
         rows = slice(sequence.first_row, sequence.first_row + sequence.length)
-        offsets = cache.offsets(layer, key_bias, sequence.start + sequence.length)
+        offsets = cache.offsets(layer, prior, sequence.start + sequence.length)
         kept = keys[rows] - offsets[:, sequence.start :].transpose(1, 0, 2)
-        _store(cache, sequence, step.page_size, kept, values[rows])
+        feedback = None if prior is None else prior.feedback
+        _store(cache, sequence, step.page_size, kept, values[rows], feedback)
         # [kv_heads, end, head_dim]
         seen_keys = _gather(cache.keys, sequence, step.page_size) + offsets
         seen_values = _gather(cache.values, sequence, step.page_size)
@@ -156,12 +160,17 @@ def row_weights(q: Float32, keys: Float32, slopes: Float32, layer: LayerSpec) ->
 
 
 def _store(
-    cache: LayerCache, sequence: Sequence, page_size: int, keys: Float32, values: Float32
+    cache: LayerCache,
+    sequence: Sequence,
+    page_size: int,
+    keys: Float32,
+    values: Float32,
+    feedback: Float32 | None,
 ) -> None:
     positions = np.arange(sequence.start, sequence.start + sequence.length)
     pages = np.asarray(sequence.pages)[positions // page_size]
     slots = positions % page_size
-    cache.keys.store(pages, slots, keys)
+    cache.keys.store(pages, slots, keys, feedback)
     cache.values.store(pages, slots, values)
 
 

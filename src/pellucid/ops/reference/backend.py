@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pellucid.core.spec import LayerSpec, ModelSpec, RopeSpec
 from pellucid.costs import kv_types
+from pellucid.ops.key_prior import KeyPrior
 from pellucid.ops.reference.attention import KVCache, attend
 from pellucid.ops.reference.stamps import ReferenceForward
 from pellucid.ops.rotary import rotations, turned_pairs
@@ -52,8 +53,11 @@ class ReferenceOps(Ops):
         self._names[id(weight)] = tensor.name
         return weight
 
-    def new_cache(self, spec: ModelSpec, n_pages: int, page_size: int) -> KVCache:
-        return KVCache(spec, n_pages, page_size, self._kv_types)
+    def new_cache(
+        self, spec: ModelSpec, n_pages: int, page_size: int, kv_dtype: str | None = None
+    ) -> KVCache:
+        types = self._kv_types if kv_dtype is None else kv_types(kv_dtype)
+        return KVCache(spec, n_pages, page_size, types)
 
     def copy_pages(self, cache: object, pairs: Sequence[tuple[int, int]]) -> None:
         assert isinstance(cache, KVCache)
@@ -78,6 +82,9 @@ class ReferenceOps(Ops):
     def split(self, x: Float32, sizes: Sequence[int]) -> tuple[Float32, ...]:
         parts = np.split(x, np.cumsum(sizes)[:-1], axis=1)
         return tuple(np.ascontiguousarray(part) for part in parts)
+
+    def stack(self, values: Sequence[Float32]) -> Float32:
+        return np.concatenate(values, axis=1)
 
     def linear(self, x: Float32, weight: Float32, bias: Float32 | None = None) -> Float32:
         y = _matmul(x, weight)
@@ -141,10 +148,10 @@ class ReferenceOps(Ops):
         index: int,
         layer: LayerSpec,
         step: Step,
-        key_bias: Float32 | None = None,
+        prior: KeyPrior | None = None,
     ) -> Float32:
         assert isinstance(step.cache, KVCache)
-        return attend(q, k, v, step.cache.layers[index], layer, step, key_bias)
+        return attend(q, k, v, step.cache.layers[index], layer, step, prior)
 
     def gelu(self, x: Float32) -> Float32:
         return _f32(x * 0.5 * (1.0 + _erf(x / math.sqrt(2.0))))

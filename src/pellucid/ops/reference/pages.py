@@ -41,8 +41,11 @@ class Pages(ABC):
     arrays: tuple[NDArray[np.generic], ...]  # each [pages, page_size, kv_heads, ...]
 
     @abstractmethod
-    def store(self, pages: Index, slots: Index, x: Float32) -> None:
-        """x [n, kv_heads, head_dim] at (page, slot) of each row."""
+    def store(
+        self, pages: Index, slots: Index, x: Float32, feedback: Float32 | None = None
+    ) -> None:
+        """x [n, kv_heads, head_dim] at (page, slot) of each row; in int4 with errors fed on by
+        `feedback` [kv_heads, dim, dim] (`key_prior`), if any."""
 
     @abstractmethod
     def read(self, pages: Index) -> Float32:
@@ -69,7 +72,9 @@ class _FloatPages(Pages):
         self._values = np.zeros((*shape, head_dim), dtype)
         self.arrays = (self._values,)
 
-    def store(self, pages: Index, slots: Index, x: Float32) -> None:
+    def store(
+        self, pages: Index, slots: Index, x: Float32, feedback: Float32 | None = None
+    ) -> None:
         if self._values.dtype == np.float16:
             x = np.clip(x, -_HALF_MAX, _HALF_MAX)
         self._values[pages, slots] = x
@@ -92,12 +97,23 @@ class _BlockPages(Pages):
         self._minima = np.zeros((*shape, minima), np.float16)
         self.arrays = (self._codes, self._scales, self._minima)
 
-    def store(self, pages: Index, slots: Index, x: Float32) -> None:
+    def store(
+        self, pages: Index, slots: Index, x: Float32, feedback: Float32 | None = None
+    ) -> None:
         padded = np.zeros((*x.shape[:-1], self._dim), np.float32)
         padded[..., : self._head_dim] = np.clip(x, -_HALF_MAX, _HALF_MAX)
+        for begin in range(0, self._dim, KV_BLOCK):
+            block = padded[..., begin : begin + KV_BLOCK]
+            block[...] = rotate(block)
+        # A vector with what is no number feeds nothing on.
+        sound: NDArray[np.bool_] = np.asarray(np.isfinite(padded).all(axis=-1, keepdims=True))
         for b, begin in enumerate(range(0, self._dim, KV_BLOCK)):
-            block = rotate(padded[..., begin : begin + KV_BLOCK])
-            codes, scales, minima = self._rounded(block)
+            end = min(begin + KV_BLOCK, self._dim)
+            codes, scales, minima = self._rounded(padded[..., begin:end])
+            if self._bits == 4 and feedback is not None:
+                codes = np.where(
+                    sound, _fed(padded, begin, end, scales, minima, feedback, sound), codes
+                ).astype(np.uint8)
             self._scales[pages, slots, :, b] = scales[..., 0]
             if self._bits == 4:
                 self._minima[pages, slots, :, b] = minima[..., 0]
@@ -138,6 +154,30 @@ class _BlockPages(Pages):
         codes = np.where(bad, 0, np.rint(np.clip(exact, first, last)))
         whole = codes.astype(np.int8).view(np.uint8)
         return whole, scales, np.where(bad, np.float32(0), minima)
+
+
+def _fed(
+    x: Float32,
+    begin: int,
+    end: int,
+    scales: Float32,
+    minima: Float32,
+    feedback: Float32,
+    sound: NDArray[np.bool_],
+) -> NDArray[np.uint8]:
+    """Codes of features [begin, end) of rotated vectors x [n, kv_heads, dim], in order; the error
+    of each is taken out of those after it, in place, where they are sound."""
+    codes = np.empty((*x.shape[:-1], end - begin), np.uint8)
+    scale, minimum = scales[..., 0], minima[..., 0]
+    factor = np.where(scale > 0, 1 / np.where(scale > 0, scale, 1), 0).astype(np.float32)
+    with np.errstate(invalid="ignore", over="ignore"):  # of vectors that are not sound
+        for j in range(begin, end):
+            over = x[..., j] - minimum
+            code = np.rint(np.clip(np.nan_to_num(over * factor), 0, 15))
+            error = np.where(sound[..., 0], scale * code - over, np.float32(0))
+            x[..., j + 1 :] += error[..., None] * feedback[:, j, j + 1 :]
+            codes[..., j - begin] = code
+    return codes
 
 
 def _half(x: Float32) -> Float32:
