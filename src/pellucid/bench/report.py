@@ -21,6 +21,7 @@ class Report:
     backend: str
     threads: int
     kv_dtype: str
+    activations: str
     weights_bytes: int
     arithmetic: str
     measured: tuple[Measured, ...]
@@ -46,6 +47,7 @@ def report_json(report: Report) -> dict[str, Any]:
         "backend": report.backend,
         "threads": report.threads,
         "kv_cache_dtype": report.kv_dtype,
+        "activations": report.activations,
         "weights_bytes": report.weights_bytes,
         "peaks": report.peaks.to_json() if report.measured else None,
         "cases": [_case_json(measured, report.arithmetic) for measured in report.measured],

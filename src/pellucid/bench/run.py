@@ -37,7 +37,8 @@ _SPECULATION_CONTEXT: Final = 1024
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`decode`: steps of a decode measurement. `prefill`, `contexts`: None are the usual ones.
-    `threads`, `kv_dtype`: None is the backend's choice. `mix`: what to quantise to at load."""
+    `threads`, `kv_dtype`, `activations`: None is the backend's choice. `mix`: what to quantise to
+    at load."""
 
     prefill: tuple[int, ...] | None = None
     decode: int = 32
@@ -47,6 +48,7 @@ class Settings:
     backend: str = "native"
     threads: int | None = None
     kv_dtype: str | None = None
+    activations: str | None = None
     mix: Mix | None = None
     speculative: dict[str, Any] | None = None
     """How tokens are guessed, as `LLM` takes it; None measures no speculation."""
@@ -82,6 +84,7 @@ def run_bench(path: Path, settings: Settings, note: Callable[[str], None]) -> Re
     for case in cases:
         note(f"measuring {case.name}")
         measured.append(measure(loaded.model, case, settings.repeats, probe, sizes))
+    kind = getattr(ops, "activations", "f32")
     clock = ops.clock if isinstance(ops, TimedNativeOps) else None
     for batch in settings.batches:
         note(f"measuring the whole engine, batch {batch}")
@@ -93,7 +96,8 @@ def run_bench(path: Path, settings: Settings, note: Callable[[str], None]) -> Re
         threads=threads,
         kv_dtype=ops.kv_dtype,
         weights_bytes=weights_bytes,
-        arithmetic="int8" if settings.backend == "native" else "f32",
+        activations=kind,
+        arithmetic="f32" if kind == "f32" else "int8",
         measured=tuple(measured),
         whole=tuple(whole),
         speculation=speculation,
@@ -122,8 +126,17 @@ def _speculation(path: Path, settings: Settings, note: Callable[[str], None]) ->
 
 def _ops(settings: Settings) -> Ops:
     if settings.backend == "native":
-        return TimedNativeOps(threads=settings.threads, kv_dtype=settings.kv_dtype or "f16")
-    return backend(settings.backend, threads=settings.threads, kv_dtype=settings.kv_dtype)
+        return TimedNativeOps(
+            threads=settings.threads,
+            kv_dtype=settings.kv_dtype or "f16",
+            activations=settings.activations or "",
+        )
+    return backend(
+        settings.backend,
+        threads=settings.threads,
+        kv_dtype=settings.kv_dtype,
+        activations=settings.activations,
+    )
 
 
 def _check_memory(case: Case, spec: ModelSpec, ops: Ops) -> None:

@@ -17,6 +17,7 @@ from pellucid.cli.arguments import (
     offline_option,
 )
 from pellucid.cli.engine_options import (
+    activations_option,
     backend_option,
     kv_cache_dtype_option,
     quantization_option,
@@ -79,6 +80,7 @@ def _speculative(command: F) -> F:
 )
 @kv_cache_dtype_option
 @_speculative
+@activations_option
 @offline_option
 @json_option
 def bench(
@@ -96,6 +98,7 @@ def bench(
     speculative_method: str | None,
     speculative_model: str | None,
     speculative_tokens: int | None,
+    activations: str | None,
     offline: bool,
     json: bool,
 ) -> None:
@@ -120,6 +123,7 @@ def bench(
         backend=backend or "native",
         threads=threads,
         kv_dtype=kv_cache_dtype,
+        activations=activations,
         mix=None if quantization is None else mix_named(quantization),
         speculative=from_flags(speculative_method, speculative_model, speculative_tokens),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,12 @@ MOST = 1 << 24  # of tokens
     metavar="TYPE",
     help="MODEL's keys and values: f32, f16, int8, int4, or two as int8/int4. [f16]",
 )
+@click.option(
+    "--activations",
+    metavar="TYPE,...",
+    help="What products of quantised weights read: int8, int16 or f32. Several: each in turn, held "
+    "against f32. [int8]",
+)
 @backend_option
 @threads_option
 @offline_option
@@ -91,6 +98,7 @@ def quality(
     picture: Path | None,
     repeats: int,
     kv_cache_dtype: str | None,
+    activations: str | None,
     backend: str | None,
     threads: int | None,
     offline: bool,
@@ -111,6 +119,8 @@ def quality(
         raise BadInput("--requantize: nothing is quantised without --types: leave it out")
     text = Text(text_file.name, read_text(text_file))
     subjects, other = _subjects(models, against, types, offline)
+    if activations is not None:
+        subjects, other = _with_activations(subjects, other, activations)
     settings = Settings(
         tokens=tokens,
         context=context,
@@ -145,17 +155,40 @@ def _subjects(
         return [Subject(_short(name), path) for name, path in paths.items()], other
     if len(names) > 1:
         raise BadInput(f"--types are those of one model, and {len(names)} are named: choose one")
-    mixes = {mix_named(word.strip()).name: mix_named(word.strip()) for word in _words(types)}
+    mixes = {mix_named(word).name: mix_named(word) for word in _words(types)}
     [(name, path)] = paths.items()
     return [Subject(type, path, mix) for type, mix in mixes.items()], other or Subject(
         f"{_short(name)}, as stored", path
     )
 
 
-def _words(types: str) -> list[str]:
-    words = [word for word in types.split(",") if word.strip()]
+def _with_activations(
+    subjects: list[Subject], other: Subject | None, activations: str
+) -> tuple[list[Subject], Subject | None]:
+    """Everybody with the one kind; or each subject with each of several, held against f32."""
+    kinds = list(dict.fromkeys(_words(activations, "--activations", "int8,f32")))
+    if len(kinds) == 1:
+        [kind] = kinds
+        alike = [replace(subject, activations=kind) for subject in subjects]
+        return alike, other and replace(other, activations=kind)
+    if other is None and len(subjects) > 1:
+        raise BadInput(
+            f"--activations {activations}: held against f32, of one model, and {len(subjects)} are "
+            "named: choose one"
+        )
+    other = other or replace(subjects[0], name=f"{subjects[0].name}, f32")
+    each = [
+        replace(subject, name=f"{subject.name}, {kind}", activations=kind)
+        for subject in subjects
+        for kind in kinds
+    ]
+    return each, replace(other, activations="f32")
+
+
+def _words(names: str, flag: str = "--types", example: str = "q8_0,q4_k_m") -> list[str]:
+    words = [word.strip() for word in names.split(",") if word.strip()]
     if not words:
-        raise BadInput("--types: names none: write q8_0,q4_k_m")
+        raise BadInput(f"{flag}: names none: write {example}")
     return words
 
 

@@ -42,6 +42,7 @@ class Measured:
     path: str
     quantization: str | None
     kv_dtype: str
+    activations: str
     weights_bytes: int
     bytes_per_token: int
     perplexity: Figure
@@ -99,6 +100,7 @@ def _model_json(measured: Measured) -> dict[str, Any]:
         "path": measured.path,
         "quantization": measured.quantization,
         "kv_cache_dtype": measured.kv_dtype,
+        "activations": measured.activations,
         "weights_bytes": measured.weights_bytes,
         "bytes_per_token": measured.bytes_per_token,
         "perplexity": measured.perplexity.to_json(),

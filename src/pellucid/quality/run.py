@@ -15,7 +15,7 @@ from pellucid.costs import WeightSize, pages_for, step_cost
 from pellucid.engine.loading import Loaded, load
 from pellucid.engine.sizing import Asked
 from pellucid.models.registry import Model
-from pellucid.ops import backend
+from pellucid.ops import Ops, backend
 from pellucid.ops.native.backend import available_threads
 from pellucid.ops.native.peaks import Probe
 from pellucid.quality.divergence import PerToken, joined, per_token
@@ -59,8 +59,9 @@ def run_quality(
     Raises `BadInput` before anything is computed for a text that is too short, a context that a
     model does not have and another vocabulary, and what loading raises.
     """
-    backend(settings.backend, threads=settings.threads, kv_dtype=settings.kv_dtype)  # or refused
     everyone = list(subjects) if against is None else [against, *subjects]
+    for kind in {subject.activations for subject in everyone}:  # or refused
+        _ops(settings, settings.kv_dtype, kind)
     common = check(everyone, text, settings.tokens, settings.context, settings.requantize)
     bootstrap = Bootstrap(len(common.ids) - 1)
     measured: list[Measured] = []
@@ -90,6 +91,12 @@ def run_quality(
     )
 
 
+def _ops(settings: Settings, kv_dtype: str | None, activations: str | None) -> Ops:
+    return backend(
+        settings.backend, threads=settings.threads, kv_dtype=kv_dtype, activations=activations
+    )
+
+
 class Reading:
     """One model, loaded to read the text. `plain`: it is what others are held against."""
 
@@ -105,7 +112,7 @@ class Reading:
         self.subject, self._common = subject, common
         self._settings, self._progress = settings, progress
         kv_dtype = None if plain else settings.kv_dtype
-        ops = backend(settings.backend, threads=settings.threads, kv_dtype=kv_dtype)
+        ops = _ops(settings, kv_dtype, subject.activations)
         asked = Asked(max_model_len=common.context, max_num_seqs=1)
         self._loaded: Loaded | None = load(
             subject.path,
@@ -154,6 +161,7 @@ class Reading:
             path=str(self.subject.path),
             quantization=None if mix is None else mix.name,
             kv_dtype=self.model.ops.kv_dtype,
+            activations=getattr(self.model.ops, "activations", "f32"),
             weights_bytes=sum(weight.nbytes for weight in sizes.values()),
             bytes_per_token=bytes_per_token(self.model, sizes, context),
             perplexity=perplexity,

@@ -23,11 +23,13 @@ _CHARACTERS_PER_TOKEN = 32
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A model, quantised to `mix` at load if there is one."""
+    """A model, quantised to `mix` at load if there is one. `activations`: what its products of
+    quantised weights read; None is the backend's choice."""
 
     name: str
     path: Path
     mix: Mix | None = None
+    activations: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,6 +162,13 @@ def test_quantised_at_load(path: Path, capsys: Any) -> None:
     assert read[0] < 0.6 * read[1]
 
 
+def test_activations_are_those_asked_for(path: Path, capsys: Any) -> None:
+    code, out, _ = run_cli(capsys, str(path), *SHORT, "--activations", "f32", "--json")
+    assert (code, json.loads(out)["activations"]) == (0, "f32")
+    code, out, err = run_cli(capsys, str(path), *SHORT, "--activations", "int3", "--json")
+    assert (code, out, err.count("\n")) == (2, "", 1) and "'int3' are unknown" in err
+
+
 def test_the_table_shows_each_case(path: Path, capsys: Any) -> None:
     code, out, _ = run_cli(capsys, str(path), *SHORT)
     assert code == 0

@@ -130,6 +130,21 @@ def test_the_cache_s_type_is_not_that_of_what_it_is_held_against(path: Path) -> 
     assert divergence is not None and 0 < divergence.mean.value < 1e-4
 
 
+def test_activations_of_one_model(command: Command, tmp_path: Path, text: Path) -> None:  # noqa: F811
+    folder, file = tiny_llama(tmp_path / "model"), tmp_path / "q8_0.gguf"
+    assert command("quantize", str(folder), str(file), "-t", "q8_0").code == 0
+    flags = ("--text", str(text), "--repeats", "0", "--json", "--activations")
+    ended = command("quality", str(file), *flags, "int8,f32")
+    assert ended.code == 0, ended.err
+    first, int8, f32 = json.loads(ended.out)["models"]
+    assert [one["activations"] for one in (first, int8, f32)] == ["f32", "int8", "f32"]
+    assert [one["name"] for one in (int8, f32)] == ["q8_0, int8", "q8_0, f32"]
+    assert int8["divergence"]["mean"]["value"] > f32["divergence"]["mean"]["value"] == 0
+    ended = command("quality", str(file), "--against", str(folder), *flags, "f32")
+    assert [one["activations"] for one in json.loads(ended.out)["models"]] == ["f32", "f32"]
+    assert command("quality", str(file), str(folder), *flags, "int8,f32").code == 2
+
+
 def test_another_vocabulary(command: Command, path: Path, text: Path, tmp_path: Path) -> None:  # noqa: F811
     other = tiny_llama(tmp_path / "other")
     ended = command("quality", str(path), "--against", str(other), "--text", str(text))
@@ -148,6 +163,9 @@ def test_another_vocabulary(command: Command, path: Path, text: Path, tmp_path: 
         (("--requantize",), "nothing is quantised without --types"),
         (("--picture", "no/such/p.svg"), "there is no such folder"),
         (("--kv-cache-dtype", "int3"), "int3"),
+        (("--activations", "int8,int3"), "activations 'int3' are unknown"),
+        (("--activations", ","), "--activations: names none"),
+        (("--backend", "reference", "--activations", "int8"), "has f32 alone"),
         (("--backend", "magic"), "backend 'magic' is unknown"),
         (("--against", "no/such.gguf"), "no/such.gguf"),
         (("--text", "no/such"), "cannot be read: No such file"),

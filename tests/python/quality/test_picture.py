@@ -20,7 +20,7 @@ def measured(name: str, megabytes: float, kl: float | None) -> Measured:
         divergence = Divergence(Figure(kl, kl * 0.8, kl * 1.3), one, one, one)
     nbytes = int(megabytes * 1e6)
     perplexity = Figure(20 + megabytes, 19 + megabytes, 22 + megabytes)
-    return Measured(name, "/m", None, "f16", nbytes, nbytes, perplexity, divergence, None)
+    return Measured(name, "/m", None, "f16", "int8", nbytes, nbytes, perplexity, divergence, None)
 
 
 def drawn(*models: Measured, compared: bool) -> tuple[list[tuple[float, float]], list[str]]:
