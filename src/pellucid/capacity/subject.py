@@ -8,7 +8,6 @@ from pathlib import Path
 from pellucid.core.spec import ModelSpec
 from pellucid.costs import WeightSize
 from pellucid.costs.roofline import Priced
-from pellucid.explain.source import open_source
 from pellucid.quant.mixes import Mix, fitting_type, is_quantized_in, mix_named, wanted_type
 from pellucid.quant.types import byte_count
 
@@ -45,6 +44,8 @@ class Subject:
 
 def open_subject(path: Path, name: str, kv_dtype: str, kv_lanes: int) -> Subject:
     """Reads headers, or a configuration alone. Raises what opening them raises."""
+    from pellucid.explain.source import open_source  # much that a server does not need to start
+
     source = open_source(path, None, kv_dtype)
     return Subject(path, name, replace(source.priced, kv_lanes=kv_lanes), source.bits)
 
