@@ -21,7 +21,7 @@ from pellucid.text import Tokenizer
 MOST_TOKENS: Final = 24
 MOST_WEIGHTS: Final = 2_000_000_000  # some seconds on a small machine
 _KEPT: Final = 4
-_MOST_WAITING: Final = 4  # each holds a thread that others' texts are tokenised by
+MOST_WAITING: Final = 4
 _SHOWN: Final = 3
 
 
@@ -32,7 +32,7 @@ class Looker:
         self._path, self._tokenizer, self._context = path, tokenizer, context
         self._kept: OrderedDict[tuple[int, ...], Inside] = OrderedDict()
         self._one = threading.Lock()
-        self._room = threading.BoundedSemaphore(_MOST_WAITING)
+        self._room = threading.BoundedSemaphore(MOST_WAITING)
 
     def look(self, prompt: str, layer: int | None) -> dict[str, Any]:
         """Tokens; the lens's likeliest tokens after each layer; every head's weights in `layer`, or
@@ -49,7 +49,7 @@ class Looker:
                 f"the prompt has {len(ids)} tokens and {MOST_TOKENS} are looked at: shorten it"
             )
         if not self._room.acquire(blocking=False):
-            raise Overloaded(f"{_MOST_WAITING} others look inside: ask again in a moment", 2)
+            raise Overloaded(f"{MOST_WAITING} others look inside: ask again in a moment", 2)
         try:
             with self._one:
                 inside = self._inside(ids)

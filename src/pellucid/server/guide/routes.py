@@ -7,6 +7,7 @@ texts, and the model's name and sizes. What figures then ask for needs the key.
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -52,6 +53,14 @@ class Guide:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._pages: dict[str, str] = {}
+
+    @cached_property
+    def lookers(self) -> ThreadPoolExecutor:
+        """Threads of their own for looks: they take long and wait for one another, and the loop's
+        few threads tokenise everybody's texts. One more than may wait: it refuses."""
+        from pellucid.server.guide.look import MOST_WAITING
+
+        return ThreadPoolExecutor(MOST_WAITING + 1, "pellucid-look")
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
@@ -105,7 +114,8 @@ async def look(request: Request) -> Response:
     service: Service = request.app.state.service
     asked = (await read(request, LookRequest)).asked
     try:
-        body = await asyncio.to_thread(lambda: found.looker.look(asked.prompt, asked.layer))
+        looking = asyncio.get_running_loop().run_in_executor
+        body = await looking(found.lookers, lambda: found.looker.look(asked.prompt, asked.layer))
     except PellucidError as error:
         raise await service.refusal(error, "prompt") from error
     return JSONResponse(body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
@@ -152,6 +153,36 @@ def test_many_looks_at_once_are_refused_and_not_queued(
         leave.set()
         assert [len(one.result()["tokens"]) for one in looks] == [1, 2, 1, 2]
     assert looker.look("c", None)
+
+
+def test_looks_that_take_long_keep_nobody_waiting(
+    make_fake: Callable[..., FakeClient],
+    serve: Callable[..., Running],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entered, leave = threading.Event(), threading.Event()
+    real = look.look_inside
+
+    def slow(*arguments: Any) -> Any:
+        entered.set()
+        assert leave.wait(60)
+        return real(*arguments)
+
+    monkeypatch.setattr(look, "look_inside", slow)
+    server = serve(make_fake())
+    one_thread = ThreadPoolExecutor(1)  # as `pellucid serve` has few
+    server.call(lambda: asyncio.get_running_loop().set_default_executor(one_thread))
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            bodies = [{"prompt": prompt} for prompt in ("a", "b")]
+            looks = [pool.submit(server.post, "/guide/look", body) for body in bodies]
+            assert entered.wait(60)
+            assert server.http.get("/guide/pages").status_code == 200
+            assert server.post("/v1/completions", {"prompt": "hello"}).status_code == 200
+            assert not any(one.done() for one in looks)
+        finally:
+            leave.set()
+        assert [one.result().status_code for one in looks] == [200, 200]
 
 
 def test_the_guide_is_read_without_a_key_and_looks_need_one(
