@@ -63,14 +63,15 @@ class Speculation:
         self.counts = SpeculationCounts()
         self._drafter = drafter
         self._lengths = lengths
-        self._asked: list[int] = []  # sequences that guesses were made for in the last step
+        self._asked: set[int] = set()  # sequences that guesses are made for in this step
+        self._over: list[int] = []  # those of them that ended in it
         self._ended: set[int] = set()  # sequences whose last draft ended of its own accord
         self._chances: dict[int, list[float]] = {}  # of the guesses of the last drafts
 
     def ask(self, decoding: Iterable[Sequence], jobs: Mapping[int, Job]) -> dict[int, int]:
         """For how many guesses the next plan is to leave room, by sequences in decode."""
         drafter, n_decoding = self._drafter, 0
-        self._tell_accepted(jobs)  # of a step that was interrupted
+        self._settle(jobs)  # what an interrupted step left
         wishes: dict[int, Wish] = {}
         for sequence in decoding:
             n_decoding += 1
@@ -94,8 +95,7 @@ class Speculation:
         if not plan.room:
             return plan, {}
         asks = self._asks(plan, jobs)
-        self._asked = [ask.sequence for ask in asks]
-        self._ended, self._chances = set(), {}
+        self._asked = {ask.sequence for ask in asks}
         drafts: Drafts = {}
         for ask, guessed in zip(asks, self._drafter.draft(asks), strict=True):
             if len(guessed) < ask.n_tokens:
@@ -126,9 +126,9 @@ class Speculation:
             self.counts.note(one)
         if self._asked and not rounds:  # what was guessed nobody checked
             self.counts.seconds_won -= seconds.draft
-        self._tell_accepted(jobs)
         self.counts.draft_seconds += seconds.draft
         self._lengths.accepted(map(self._checked, rounds))
+        self._settle(jobs)
         if plan.n_tokens != plan.n_logits:  # prompts, too: its time says nothing of drafts
             return
         checking = sum(seconds) - seconds.draft
@@ -144,13 +144,17 @@ class Speculation:
         worth = self._lengths.worth(n_decoding, sum(room.values()), each / max(len(room), 1))
         return [_ask(jobs[id], count, worth) for id, count in room.items()]
 
-    def _tell_accepted(self, jobs: Mapping[int, Job]) -> None:
-        """What stands of each sequence with guesses, those too of which none came to be checked."""
+    def _settle(self, jobs: Mapping[int, Job]) -> None:
+        """What stands of each sequence with guesses, those too of which none came to be checked;
+        and who ended is forgotten, now that nothing more is learnt of it."""
         for id in self._asked:
             job = jobs.get(id)
             if job is not None:
                 self._drafter.accepted(id, job.sequence.computed, job.sequence.pages)
-        self._asked = []
+        over, self._over = self._over, []
+        self._asked, self._ended, self._chances = set(), set(), {}
+        for id in over:
+            self.forget(id)
 
     def _checked(self, one: RoundRecord) -> Checked:
         id = one.sequence
@@ -172,6 +176,9 @@ class Speculation:
 
     def forget(self, sequence: int) -> None:
         """It is over."""
+        if sequence in self._asked:
+            self._over.append(sequence)
+            return
         self._drafter.forget(sequence)
         self._lengths.forget(sequence)
 

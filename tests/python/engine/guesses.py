@@ -83,6 +83,23 @@ def rounds_of(llm: LLM) -> list[RoundRecord]:
     return [one for record in llm.engine.records for one in record.rounds]
 
 
+def remembered(llm: LLM) -> dict[str, list[int]]:
+    """What speculation still knows of sequences, by table; nothing of any that has ended should be
+    left. Tables of all sequences have other keys."""
+    speculation = llm.engine._in_flight.speculation
+    if speculation is None:
+        return {}
+    lengths = speculation._lengths
+    parts = (speculation, speculation._drafter, lengths, lengths.acceptance)
+    return {
+        f"{type(part).__name__}.{name}": found
+        for part in parts
+        for name, table in vars(part).items()
+        if isinstance(table, dict | set | list) and name != "truth"
+        if (found := [key for key in table if isinstance(key, int)])
+    }
+
+
 # A few tokens are far likelier than all others, so that answers repeat themselves and each other.
 LETTERS = {ord(letter): 12.0 for letter in "ab{}[]1"}
 
@@ -129,3 +146,4 @@ def check_plain(llm: LLM, plain: LLM, asked: list[tuple[list[int], SamplingParam
         assert ours.outputs == theirs.outputs
     llm.engine.scheduler.check()
     assert not llm.engine.scheduler.page_counts().owned
+    assert not remembered(llm)

@@ -7,7 +7,7 @@ import pytest
 from pellucid.core.plan import Plan, Span
 from pellucid.core.record import Phases, RoundRecord
 from pellucid.engine.speculating import Speculation
-from pellucid.speculation.lengths import Lengths
+from pellucid.speculation.lengths import Lengths, Wish
 from pellucid.speculation.lookup import PromptLookup
 
 SECONDS = Phases(1.0, 4.0, 1.0, 5.0, 1.0, 1.0)  # 4 of them drafting, 9 not
@@ -36,9 +36,22 @@ def test_what_is_won_is_what_the_tokens_would_have_taken_less_the_step(
 @pytest.mark.parametrize("plan", [DECODE, MIXED])
 def test_guesses_that_nobody_checked_are_lost_time(speculation: Speculation, plan: Plan) -> None:
     """A form may cut them all off, and a draft model may only have caught up."""
-    speculation._asked = [0]
+    speculation._asked = {0}
     speculation.learn(plan, (), {0: (2,)}, {}, SECONDS)
     speculation.learn(plan, (), {0: (2,)}, {}, SECONDS._replace(draft=0.0))
     assert speculation.counts.seconds_won == -4.0
     assert speculation.counts.draft_seconds == 4.0
     assert speculation.counts.drafts == 0
+
+
+def test_the_last_draft_of_an_answer_teaches_by_its_kind() -> None:
+    """It is checked in the step in which the answer ends; only then may its kind be forgotten."""
+    lengths = Lengths(4, adaptive=False)
+    speculation = Speculation(PromptLookup(4), lengths)
+    lengths.choose({0: Wish(4, kind=3)}, 1)
+    speculation._asked = {0}
+    speculation.forget(0)
+    speculation.learn(CHECK, (ROUND,), {0: (2, 9)}, {}, SECONDS)
+    assert {kind for kind, _ in lengths.acceptance._common} == {3}
+    assert not lengths.acceptance._own
+    assert not lengths._kinds

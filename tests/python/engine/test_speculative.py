@@ -20,6 +20,7 @@ from pellucid.speculation import rejection
 from tests.python.engine.guesses import (
     LETTERS,
     check_plain,
+    remembered,
     requests,
     rounds_of,
     with_oracle,
@@ -68,6 +69,7 @@ def test_a_crowded_history_drafts_preempts_and_shares(make_llm: MakeLLM, naive: 
     stats = llm.engine.stats()
     assert stats.preemptions
     assert stats.prefix_hits
+    assert not remembered(llm)
     rounds = rounds_of(llm)
     assert any(0 < one.n_accepted < len(one.draft) for one in rounds)
     assert any(one.n_accepted == len(one.draft) for one in rounds)
@@ -93,6 +95,7 @@ def test_the_model_itself_as_its_draft_in_a_crowd(
     assert llm.engine.stats().preemptions
     assert llm.engine.stats().prefix_hits
     assert len(rounds_of(llm)) > 10
+    assert not remembered(llm)
     assert all(one.n_accepted == len(one.draft) for one in rounds_of(llm))
 
 
