@@ -28,10 +28,7 @@ def cluster_of(head: int, *others: int) -> Iterator[Any]:
     first = {"num_cpus": head, "object_store_memory": STORE, "include_dashboard": False}
     cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=first))
     try:
-        cluster.others = [
-            patiently(lambda: cluster.add_node(num_cpus=count, object_store_memory=STORE))  # noqa: B023
-            for count in others
-        ]
+        cluster.others = [add_node(cluster, count) for count in others]
         ray.init(
             address=cluster.address, namespace="test", log_to_driver=False, configure_logging=False
         )
@@ -39,6 +36,11 @@ def cluster_of(head: int, *others: int) -> Iterator[Any]:
     finally:
         ray.shutdown()
         cluster.shutdown()
+
+
+def add_node(cluster: Any, cpus: int) -> Any:
+    """One more."""
+    return patiently(lambda: cluster.add_node(num_cpus=cpus, object_store_memory=STORE))
 
 
 def patiently(start: Callable[[], Any]) -> Any:

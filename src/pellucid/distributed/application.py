@@ -57,7 +57,6 @@ class Plan:
     cpus: float
     requests: int
     drain_s: float
-    options: dict[str, Any] | None = None
 
 
 class Application:
@@ -106,7 +105,7 @@ class Application:
         deployment: Any = serve.deployment(Replica)
         return deployment.options(
             name=_DEPLOYMENT,
-            ray_actor_options={"num_cpus": plan.cpus, **(plan.options or {})},
+            ray_actor_options={"num_cpus": plan.cpus},
             max_ongoing_requests=plan.requests,
             health_check_period_s=_HEALTH_S,
             health_check_timeout_s=plan.opening.hang_s,

@@ -21,10 +21,10 @@ from typing import Final, Literal
 
 from pellucid.cache.prefix import PrefixCache
 
-Why = Literal["prefix", "least loaded", "balance", "in turn", "named"]
+Why = Literal["prefix", "least loaded", "balance", "in turn"]
 Policy = Literal["prefix", "least-loaded", "round-robin"]
 POLICIES: Final[tuple[Policy, ...]] = ("prefix", "least-loaded", "round-robin")
-WHYS: Final[tuple[Why, ...]] = ("prefix", "least loaded", "balance", "in turn", "named")
+WHYS: Final[tuple[Why, ...]] = ("prefix", "least loaded", "balance", "in turn")
 
 
 class Held:
