@@ -14,6 +14,7 @@ from pellucid.engine.caches import new_cache
 from pellucid.engine.loading import (
     Loaded,
     check_quantization,
+    knowing_its_keys,
     open_text,
     tokens_of,
     weights_in_memory,
@@ -136,7 +137,8 @@ def _load_draft(
                 f"parameters, the model itself {_millions(size)}: a draft is smaller"
             )
         _, spec = read_spec(checkpoint)
-        _check_vocabulary(draft.path, open_text(checkpoint)[0], spec, loaded)
+        text = open_text(checkpoint)[0]
+        _check_vocabulary(draft.path, text, spec, loaded)
         context = min(spec.context_length, loaded.limits.max_model_len)
         prepare = None
         if draft.mix is not None:
@@ -144,6 +146,7 @@ def _load_draft(
 
             prepare = AtLoad(draft.mix, spec, draft.path, requantize=True)
         model = load_model(checkpoint, loaded.model.ops, context=context, prepare=prepare)
+        model = knowing_its_keys(model, text)
         n_rows = _short_rows(spec.vocab_size, vocabulary)
         if n_rows is None:
             return model, None

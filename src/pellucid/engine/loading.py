@@ -115,11 +115,11 @@ def load(
                 progress=progress,
             )
             tokenizer, templates = text.result()
-        model = _knowing_its_keys(model, tokenizer)
+        model = knowing_its_keys(model, tokenizer)
     return Loaded(model, tokenizer, templates, limits, defaults)
 
 
-def _knowing_its_keys(model: Model, tokenizer: Tokenizer) -> Model:
+def knowing_its_keys(model: Model, tokenizer: Tokenizer) -> Model:
     """With keys in int4: the model after it has read a page."""
     if kv_types(model.ops.kv_dtype).keys != "int4":
         return model

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from pellucid.formats import Checkpoint
 from pellucid.models.registry import Model
-from pellucid.models.weights import Weights, locate
+from pellucid.models.weights import locate
 from pellucid.ops.vocabulary import HostTensor
 
 
@@ -25,10 +25,9 @@ def with_short_head(
     [stored] = locate(checkpoint, tensors, lambda _: True)
     host = stored.host(exact=ops.exact and prepare is None)
     cut = _first_rows(host, n_rows)
-    weights = dict(model.weights.items())
-    weights["output.weight"] = ops.load(cut if prepare is None else prepare(cut))
+    head = ops.load(cut if prepare is None else prepare(cut))
     spec = dataclasses.replace(spec, tied_head=False)
-    return Model(spec, ops, Weights(weights), model.family)
+    return Model(spec, ops, model.weights.with_one("output.weight", head), model.family)
 
 
 def _first_rows(host: HostTensor, n_rows: int) -> HostTensor:

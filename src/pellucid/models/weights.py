@@ -93,6 +93,11 @@ class Weights:
     def items(self) -> Iterator[tuple[str, Weight]]:
         yield from self._items.items()
 
+    def with_one(self, name: str, weight: Weight) -> Weights:
+        """The same with `weight` as `name`, whether there was one or not."""
+        learned = {key: one for key, one in self._by_name.items() if key not in self._items}
+        return Weights({**self._items, name: weight}, self.seconds, learned)
+
     def layer(self, index: int) -> Weights:
         return Weights(self._by_layer.get(str(index), {}))
 

@@ -112,6 +112,23 @@ def test_an_interrupted_draft_does_not_count(
     assert check_claims(llm)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "int8", "int4", "int4/int8", "int8/int4"])
+@pytest.mark.parametrize("vocabulary", [None, N_TOKENS - 1])
+def test_the_model_itself_guesses_all_with_any_type_of_cache(
+    make_llm: MakeLLM, tiny_path: Path, dtype: str, vocabulary: int | None
+) -> None:
+    """What a model learns of its own keys to keep them in few bits, its drafts know too, and the
+    short head of it as well as the whole."""
+    speculative = {**DRAFT, "model": tiny_path, "vocabulary": vocabulary}
+    kinds = {"kv_cache_dtype": dtype, "max_model_len": 64}
+    plain, drafting = make_llm(**kinds), make_llm(**kinds, speculative=speculative)
+    params = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
+    [theirs], [ours] = (one.generate(["hello there"], params) for one in (plain, drafting))
+    assert ours.outputs == theirs.outputs
+    assert all(one.n_accepted == len(one.draft) for one in rounds_of(drafting))
+    assert len(rounds_of(drafting)) <= 8
+
+
 @pytest.fixture(scope="module")
 def padded(make_llm: MakeLLM, tmp_path_factory: pytest.TempPathFactory) -> list[LLM]:
     """Drafts whose tables are padded otherwise than the model's: not at all, and further."""
