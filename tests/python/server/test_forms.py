@@ -303,6 +303,23 @@ def test_seeds_and_parameters_reach_the_engine(server: Running) -> None:
 
 
 @pytest.mark.parametrize(
+    ("route", "body"),
+    [
+        ("completions", {"prompt": "hi"}),
+        ("chat/completions", {"messages": MESSAGES}),
+        ("responses", {"input": "hi"}),
+    ],
+)
+def test_a_request_opts_out_of_guesses(server: Running, route: str, body: dict[str, Any]) -> None:
+    for wanted, expected in (({}, True), ({"speculative": False}, False)):
+        assert server.post(f"/v1/{route}", {**body, **wanted}).status_code == 200
+        assert server.client.seen[-1].params.speculative is expected
+    refused = server.post(f"/v1/{route}", {**body, "speculative": "no"})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "speculative"
+
+
+@pytest.mark.parametrize(
     ("form", "field", "value"),
     [
         ({"type": "text"}, None, None),
