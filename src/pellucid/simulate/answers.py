@@ -20,7 +20,11 @@ LOADS: Final = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.1, 1.25)
 # Requests that wait in the run that saturates, over those that run: enough that a place is never
 # empty, few enough that none is passed over for long.
 _CROWD: Final = 2
-_PER_REPLICA: Final = 40  # requests that each replica has at the least
+# Requests that each replica has at the least: some, and some for each place, since a run that ends
+# before its places are taken has not seen its load.
+_PER_REPLICA: Final = 40
+_PER_PLACE: Final = 3
+_ALIKE: Final = 8  # replicas that tell together what as many seeds would
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,11 @@ class Question:
     def case(self, rate: float, replicas: int = 1) -> Case:
         """A load, shared by so many replicas."""
         setup = replace(self.setup, replicas=replicas)
-        requests = max(self.requests, _PER_REPLICA * replicas)
-        return Case(setup, self.traffic.at_rate(rate), requests, self.seeds)
+        each = max(_PER_REPLICA, _PER_PLACE * setup.limits.max_num_seqs)
+        requests = max(self.requests, each * replicas)
+        # Many replicas scatter less by themselves: two seeds will do for a band.
+        few = max(2, len(self.seeds) * _ALIKE // max(replicas, _ALIKE))
+        return Case(setup, self.traffic.at_rate(rate), requests, self.seeds[:few])
 
     @property
     def crowd(self) -> Case:

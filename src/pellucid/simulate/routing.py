@@ -33,22 +33,23 @@ class Router:
         self._turns: dict[int, int] = {}
         self._n = 0
 
-    def choose(self, replicas: Sequence[Holder], asked: Asked) -> int:
-        """The index of a replica."""
+    def choose(self, replicas: Sequence[Holder], asked: Asked, *, alone: bool = False) -> int:
+        """The index of a replica. `alone`: no other prompt begins like this one, so that nobody
+        need be asked whether it is held."""
         if len(replicas) == 1:
             return 0
-        chosen = self._choose(replicas, asked)
+        chosen = self._choose(replicas, asked, alone)
         self._n += 1
         self._turns[chosen] = self._n
         return chosen
 
-    def _choose(self, replicas: Sequence[Holder], asked: Asked) -> int:
+    def _choose(self, replicas: Sequence[Holder], asked: Asked, alone: bool) -> int:
         turns = self._turns
         if self._routing == "round-robin":
             return min(range(len(replicas)), key=lambda i: turns.get(i, 0))
         loads = [replica.load for replica in replicas]
         least = min(loads)
-        if self._routing == "least-loaded":
+        if alone or self._routing == "least-loaded":
             equals = [i for i, load in enumerate(loads) if load == least]
             return min(equals, key=lambda i: turns.get(i, 0))
         near = [i for i, load in enumerate(loads) if load <= least + self._slack]

@@ -20,7 +20,7 @@ from pellucid.simulate.setup import Setup
 from pellucid.simulate.tally import Tally
 from pellucid.simulate.traffic import MOST_REQUESTS, Job, Traffic
 
-WARM_UP: Final = 0.1  # of the requests, before what is looked at
+WARM_UP: Final = 0.2  # of the requests, before what is looked at
 _OWN: Final = 1 << 40  # tokens above are of one request alone
 
 
@@ -149,6 +149,6 @@ class _Events:
         # Nobody looks at what the tokens are but the prefix cache: the common ones, then its own.
         common = list(range(job.text << 24, (job.text << 24) + job.shared))
         sequence = Sequence(i, common + [_OWN + i] * (job.prompt - job.shared), job.output)
-        number = self._router.choose(self._replicas, sequence)
+        number = self._router.choose(self._replicas, sequence, alone=not job.shared)
         self._replicas[number].add(sequence)
         return number
