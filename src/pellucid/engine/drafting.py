@@ -16,12 +16,13 @@ from pellucid.engine.loading import (
     check_quantization,
     knowing_its_keys,
     open_text,
+    stored_weights,
     tokens_of,
     weights_in_memory,
 )
 from pellucid.engine.sizing import Beside
 from pellucid.engine.speculating import Speculation
-from pellucid.formats import Checkpoint, open_checkpoint
+from pellucid.formats import open_checkpoint
 from pellucid.hub import Progress, resolve
 from pellucid.models.registry import Model, load_model, read_spec
 from pellucid.models.short_head import with_short_head
@@ -69,8 +70,14 @@ def find_draft(
     with open_checkpoint(path) as checkpoint:
         _, spec = read_spec(checkpoint)
         weights, _ = weights_in_memory(checkpoint, ops)
+        stored = stored_weights(checkpoint)
+        if mix is not None and ops.name != "reference":
+            from pellucid.engine.quantized import AtLoad  # what few starts need
+
+            weights = AtLoad(mix, spec, path, requantize=True).nbytes(stored)
+        n_parameters = sum(math.prod(one.tensor.shape) for one in stored)
         per_token = kv_bytes_per_token(spec, ops.kv_dtype, ops.kv_lanes)
-        return DraftFile(path, _n_parameters(checkpoint), Beside(weights, per_token), mix)
+        return DraftFile(path, n_parameters, Beside(weights, per_token), mix)
 
 
 def prepare_speculation(
@@ -175,10 +182,6 @@ def _check_vocabulary(path: Path, theirs: Tokenizer, spec: ModelSpec, loaded: Lo
                 f"{begin}: token {id} is {other.tokens[id]!r} there and {mine.tokens[id]!r} here; "
                 f"{mend}"
             )
-
-
-def _n_parameters(checkpoint: Checkpoint) -> int:
-    return sum(math.prod(info.shape) for info in checkpoint.tensors.values())
 
 
 def _millions(count: int) -> str:

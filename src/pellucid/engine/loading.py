@@ -68,20 +68,17 @@ def load(
     `note` is told in one line what was decided. Errors are those of the parts.
     """
     with open_checkpoint(path) as checkpoint:
-        family, spec = read_spec(checkpoint, asked.max_model_len)
+        spec = read_spec(checkpoint, asked.max_model_len)[1]
         weights, form = weights_in_memory(checkpoint, ops)
         packing = packing_of(checkpoint)
         if packing is not None:
-            stored = locate(checkpoint, family.tensors(spec), is_no_weight)
-            weights = sum(_unpacked_bytes(one, ops) for one in stored)
-            _say(note, _how_unpacked(packing, stored, ops))
+            _say(note, _how_unpacked(packing, stored_weights(checkpoint), ops))
         prepare = None
         if mix is not None:
             from pellucid.engine.quantized import AtLoad  # what few starts need
 
             prepare = AtLoad(mix, spec, path, requantize=requantize)
-            stored = locate(checkpoint, family.tensors(spec), is_no_weight)
-            quantised = prepare.nbytes(stored)
+            quantised = prepare.nbytes(stored_weights(checkpoint))
             if ops.name != "reference":
                 weights, form = quantised, f"as {mix.name}"
         free = available_memory()
@@ -136,9 +133,8 @@ def check_quantization(path: Path, mix: Mix, *, requantize: bool = False) -> Non
     from pellucid.engine.quantized import AtLoad
 
     with open_checkpoint(path) as checkpoint:
-        family, spec = read_spec(checkpoint)
-        stored = locate(checkpoint, family.tensors(spec), is_no_weight)
-        AtLoad(mix, spec, path, requantize=requantize).nbytes(stored)
+        spec = read_spec(checkpoint)[1]
+        AtLoad(mix, spec, path, requantize=requantize).nbytes(stored_weights(checkpoint))
 
 
 def tokens_of(tokenizer: Tokenizer, vocab_size: int) -> NDArray[np.bool_]:
@@ -166,12 +162,22 @@ def open_text(checkpoint: Checkpoint) -> tuple[Tokenizer, ChatTemplates]:
     return Tokenizer.from_folder(folder), folder_chat_templates(folder)
 
 
+def stored_weights(checkpoint: Checkpoint) -> list[StoredTensor]:
+    """The model's tensors, packed ones with the shapes that they stand for. Errors are those of
+    `locate`."""
+    family, spec = read_spec(checkpoint)
+    return locate(checkpoint, family.tensors(spec), is_no_weight)
+
+
 def weights_in_memory(checkpoint: Checkpoint, ops: Ops) -> tuple[int, str]:
     """Bytes that the weights take, and in which form."""
+    form = "as float32" if ops.name == "reference" else "as stored"
+    if packing_of(checkpoint) is not None:
+        return sum(_unpacked_bytes(one, ops) for one in stored_weights(checkpoint)), form
     tensors = checkpoint.tensors.values()
     if ops.name == "reference":
-        return sum(4 * math.prod(info.shape) for info in tensors), "as float32"
-    return sum(info.nbytes for info in tensors), "as stored"
+        return sum(4 * math.prod(info.shape) for info in tensors), form
+    return sum(info.nbytes for info in tensors), form
 
 
 def _unpacked_bytes(stored: StoredTensor, ops: Ops) -> int:

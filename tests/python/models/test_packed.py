@@ -14,13 +14,17 @@ from safetensors.numpy import load_file, save_file
 from pellucid import LLM
 from pellucid.convert.folder import folder_model
 from pellucid.core.errors import BadInput, FormatError, UnsupportedError
+from pellucid.engine.drafting import find_draft
 from pellucid.formats import inspect, open_checkpoint
+from pellucid.hub import SilentProgress
 from pellucid.models.packed import PackedMatrix
 from pellucid.models.packing import Packing, packing_of
 from pellucid.models.registry import is_no_weight, read_spec
 from pellucid.models.weights import Tensor, locate
+from pellucid.ops import backend as make_ops
 from pellucid.quant.dequantize import dequantize
 from pellucid.quant.types import TensorType
+from pellucid.speculation.settings import SpeculativeSettings
 from tests.python.models.pack_by_hand import describe, matrix, packed_llama, quantization_config
 
 Q4_0, Q5_0, Q8_0 = TensorType.Q4_0, TensorType.Q5_0, TensorType.Q8_0
@@ -166,6 +170,20 @@ def test_inspect_counts_weights_and_not_words(tmp_path: Path, form: str) -> None
         with open_checkpoint(folder) as checkpoint:
             counts.append(inspect.describe(checkpoint).parameters)
     assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("form", ["gptq", "awq"])
+def test_a_packed_draft_is_as_large_as_what_it_stands_for(tmp_path: Path, form: str) -> None:
+    """Else one that is larger than its target would pass, and take memory that nobody kept."""
+    ops = make_ops("reference")
+    found = []
+    for folder in packed_llama(tmp_path, **FORMS[form][0]):
+        settings = SpeculativeSettings("draft", folder)
+        found.append(find_draft(settings, ops, offline=True, progress=SilentProgress()))
+    packed, plain = found
+    assert packed is not None and plain is not None
+    assert packed.n_parameters == plain.n_parameters > 0
+    assert packed.beside == plain.beside
 
 
 def test_experts_one_by_one_share_a_type(tmp_path: Path) -> None:
