@@ -88,8 +88,8 @@ class Matcher:
         return going_on if going_on.any() else self._mask
 
     def allows(self, token: int, may_end: bool = True) -> bool:
-        """Whether `mask(may_end)` has the token's bit, as far as that is known without the mask:
-        True is certain. Where a limit was reached it is False."""
+        """Whether `mask(may_end)` has the token's bit; the mask is computed only for an end that
+        may not come where text can follow. Where a limit was reached it is False."""
         self._settle()
         if self._mask is not None:
             return bool(self.mask(may_end)[token // 32] >> (token % 32) & 1)
@@ -97,9 +97,18 @@ class Matcher:
             return False
         word, bit = token // 32, token % 32
         if self._sets.ends[word] >> bit & 1:
-            return may_end and bool(self._matcher.is_accepting())
+            if not self._matcher.is_accepting():
+                return False
+            return may_end or self._must_end(token)
         text = bool(self._sets.text[word] >> bit & 1)
         return text and self._matcher.validate_tokens([token]) == 1
+
+    def _must_end(self, end: int) -> bool:
+        """Whether an end is allowed where only that may follow."""
+        try:
+            return bool(self.mask(may_end=False)[end // 32] >> (end % 32) & 1)
+        except BadInput:
+            return False
 
     def accept(self, token: int, *, ahead: bool = True) -> None:
         """`token` came next; the next mask is begun if it is to be computed `ahead`.
