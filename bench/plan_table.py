@@ -63,14 +63,17 @@ def _of_result(result: dict[str, Any]) -> str:
 def _row(row: dict[str, Any]) -> str:
     rate = row["what"] == "tokens/s"
     predicted, measured = (
-        f"{row[key]:.0f}" if rate else f"{1000 * row[key]:.3g} ms"
-        for key in ("predicted", "measured")
+        f"{row[key]:.0f}" if rate else _milliseconds(row[key]) for key in ("predicted", "measured")
     )
     verdict = "yes" if row["within"] else "**no**"
     return (
         f"{row['what']} | {predicted} | {measured} | {row['off']:+.0%} | "
         f"{row['allowed']:.0%} | {verdict}"
     )
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.0f} ms" if seconds >= 0.1 else f"{1000 * seconds:.3g} ms"
 
 
 def main() -> None:
