@@ -136,16 +136,14 @@ def take(
 
 
 def _draws(rows: list[Row], fail: Fail) -> tuple[list[Row], list[Draw]]:
-    """The rows that can draw, and their draws."""
-    try:
-        return rows, [row.job.answer.draw() for row in rows]
-    except PellucidError:  # a grammar cannot be followed: one by one, to see whose
-        drawing: list[Row] = []
-        draws: list[Draw] = []
-        for row in rows:
-            try:
-                draws.append(row.job.answer.draw())
-                drawing.append(row)
-            except PellucidError as error:
-                fail(row.job, error)
-        return drawing, draws
+    """The rows that can draw, and their draws: each is asked once, whoever fails."""
+    drawing: list[Row] = []
+    draws: list[Draw] = []
+    for row in rows:
+        try:
+            draws.append(row.job.answer.draw())
+        except PellucidError as error:  # its grammar cannot be followed
+            fail(row.job, error)
+        else:
+            drawing.append(row)
+    return drawing, draws

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,10 @@ from numpy.typing import NDArray
 
 from pellucid import LLM, BadInput, SamplingParams
 from pellucid.core.outputs import CompletionOutput
+from pellucid.core.structured import StructuredOutputs
+from pellucid.engine.answer import Answer
 from pellucid.engine.stream import Stream
+from pellucid.sampling import Draw
 from pellucid.sampling.grammar import Matcher
 from tests.python.engine.tiny import END, OTHER_END
 
@@ -261,6 +265,34 @@ def test_a_grammar_that_cannot_be_followed_ends_its_own_request_alone(llm: LLM) 
         list(doomed)
     assert "".join(increment.text for increment in neighbour) == expected.text
     assert llm.engine.scheduler.idle
+
+
+def test_who_cannot_draw_has_no_other_draw_twice(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried next depends on what was drawn before, and so may depend on no neighbour."""
+    counts: Counter[tuple[str, int]] = Counter()
+    draw = Answer.draw
+
+    def counted(self: Answer, **how: bool) -> Draw:
+        counts[self._request.id, self.n_tokens] += 1
+        return draw(self, **how)
+
+    monkeypatch.setattr(Answer, "draw", counted)
+    asked = StructuredOutputs(regex="[a-z]{9}")
+    greedy = SamplingParams(temperature=0, max_tokens=9, structured_outputs=asked)
+    masked = SamplingParams(
+        temperature=0, max_tokens=9, structured_outputs=asked, logit_bias={0: 0}
+    )
+    first, middle, last = [
+        llm.front.request(llm.front.prompt("hello"), params) for params in (greedy, masked, greedy)
+    ]
+    streams = [
+        Stream(llm.engine, one)
+        for one in (first, dataclasses.replace(middle, grammar=Failing(middle.grammar)), last)
+    ]
+    with pytest.raises(BadInput, match="cannot be followed further"):
+        list(streams[1])
+    assert list(streams[0]) and list(streams[2])
+    assert set(counts.values()) == {1} and len(counts) > 9
 
 
 def test_bans_that_leave_no_token_end_its_own_request_alone(llm: LLM) -> None:
