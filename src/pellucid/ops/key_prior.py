@@ -22,7 +22,7 @@ Float64 = NDArray[np.float64]
 
 FIRST = 16  # positions: the first of a text draw attention whatever they say, by keys unlike others
 MOST_FED = 1024  # features of a key whose errors can be fed on
-# Of the mean of M's diagonal, added to it. From 0.01 to 0.1 a layer's error was the same.
+# Of the mean of M's diagonal, added to it. From 0.01 to 0.1 errors changed by 1 to 6 %.
 _DAMPING = 0.03
 
 
