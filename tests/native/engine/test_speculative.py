@@ -50,7 +50,7 @@ def test_a_crowded_history_drafts_preempts_and_shares(make_llm: MakeLLM, naive: 
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-@given(histories((16, 32)), st.integers(1, 7), st.booleans())
+@given(histories((16, 32), forms=False), st.integers(1, 7), st.booleans())
 def test_models_that_guess_change_no_answer(
     make_llm: MakeLLM, naive: LLM, tiny_path: Path, history: History, tokens: int, early: bool
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from pellucid import LLM, SamplingParams
+from pellucid.core.structured import StructuredOutputs
 from pellucid.costs import kv_bytes_per_token, pages_for
 from pellucid.engine.gathered import Gathered
 from pellucid.engine.generation import Generation
@@ -21,6 +22,15 @@ from tests.python.engine.tiny import N_TOKENS
 from tests.python.engine.traffic import MakeLLM
 
 LENGTH = 64  # of the context
+# Most tokens are refused by the first, few by the second; the last ends in the midst of others.
+FORMS = [
+    None,
+    None,
+    None,
+    StructuredOutputs(json={"type": "object"}),
+    StructuredOutputs(regex="(?s:[^e]*)"),
+    StructuredOutputs(regex="([a-m] ){0,3}z"),
+]
 
 
 @dataclass(frozen=True)
@@ -47,7 +57,8 @@ class History:
 
 
 @st.composite
-def histories(draw: st.DrawFn, page_sizes: tuple[int, ...]) -> History:
+def histories(draw: st.DrawFn, page_sizes: tuple[int, ...], forms: bool = True) -> History:
+    """`forms`: some answers have one, or end where they like."""
     tokens = st.integers(0, N_TOKENS - 1)
     roots = draw(st.lists(st.lists(tokens, min_size=40, max_size=40), min_size=1, max_size=2))
     n_events = draw(st.integers(1, 8))
@@ -61,7 +72,9 @@ def histories(draw: st.DrawFn, page_sizes: tuple[int, ...]) -> History:
             repetition_penalty=draw(st.sampled_from([1.0, 1.3])),
             logprobs=draw(st.sampled_from([None, 2])),
             max_tokens=draw(st.integers(1, 16)),
-            ignore_eos=True,
+            min_p=draw(st.sampled_from([0.0, 0.0, 0.05])),
+            structured_outputs=draw(st.sampled_from(FORMS)) if forms else None,
+            ignore_eos=not forms or draw(st.sampled_from([True, True, False])),
             seed=seed,
         )
         cancelled = draw(st.one_of(st.none(), st.none(), st.integers(0, 12)))
@@ -100,6 +113,8 @@ def check(
         policy=history.policy,
         **arguments,
     )
+    # Grammars are the vocabulary's: one process to try them in is enough.
+    llm.front.__dict__["_grammars"] = naive.front._grammars
     gathered, rows = play(llm, history)
     for event, result in zip(history.events, gathered, strict=True):
         alone, expected = play(naive, History((_plain(event),), 0, 0, 0, 0, False, ""))

@@ -77,7 +77,7 @@ def test_a_crowded_history_drafts_preempts_and_shares(make_llm: MakeLLM, naive: 
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
-@given(histories((1, 3, 5, 16)), st.integers(1, 7))
+@given(histories((1, 3, 5, 16), forms=False), st.integers(1, 7))
 def test_the_model_itself_as_its_draft_guesses_all_that_comes(
     make_llm: MakeLLM, naive: LLM, tiny_path: Path, history: History, tokens: int
 ) -> None:
