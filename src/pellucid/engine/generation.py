@@ -56,7 +56,7 @@ class Generation:
     @property
     def finished(self) -> bool:
         """True if nothing more will come: every answer's end was told."""
-        return not self._open
+        return self._open <= 0  # one that was cut short in its end is ended again
 
     def mark_started(self, now: float, step: int) -> None:
         """Some of its positions are about to be computed."""

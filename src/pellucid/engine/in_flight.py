@@ -76,10 +76,11 @@ class InFlight:
         now = time.monotonic()
         for job, increment in taken:
             if increment.finish_reason is not None:
-                del self.jobs[job.sequence.id]
                 self._forget(job.sequence)
                 self.scheduler.finish(job.sequence)
             self._give(job.generation, increment, now)
+            if increment.finish_reason is not None:  # known until it was told: a cut would hide it
+                self.jobs.pop(job.sequence.id, None)
 
     def end(self, generation: Generation) -> None:
         """Wherever it is; nothing happens to one that has ended."""

@@ -16,6 +16,8 @@ import pellucid.cache
 import pellucid.engine
 import pellucid.scheduling
 from pellucid import LLM, PellucidError, SamplingParams
+from pellucid.engine.generation import Generation
+from pellucid.engine.stream import Stream
 from tests.python.engine.traffic import MakeLLM
 
 _STRUCK = tuple(
@@ -106,6 +108,26 @@ def test_ctrl_c_on_any_line(
     scheduler.check()
     assert scheduler.idle
     assert not scheduler.page_counts().owned
+
+
+def test_an_answer_that_was_cut_in_its_end_says_so(
+    crowded: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream whose last token was chosen and never told ends with an error."""
+    params = SamplingParams(temperature=0, max_tokens=1)
+    request = crowded.front.request(crowded.front.prompt("a"), params)
+    stream = Stream(crowded.engine, request)
+
+    def strike(self: Generation, now: float) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Generation, "_ended", strike)
+    with pytest.raises(KeyboardInterrupt):
+        crowded.engine.step()
+    with pytest.raises(PellucidError, match="interrupted"):
+        list(stream)
+    assert crowded.engine.idle
 
 
 def test_ctrl_c_on_any_line_of_an_operation(crowded: LLM, expected: object) -> None:
