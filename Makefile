@@ -2,7 +2,8 @@
 #
 #   make run                      build, fetch the default model, answer PROMPT
 #   make run PROMPT="..." MODEL=smollm2-135m BACKEND=reference
-#   make test                     every check, then every test; those of the pages where there is a Chromium
+#   make test                     every check, then every test but those on a Ray cluster; those of the
+#                                 pages where there is a Chromium
 #   make test-python | test-native | test-model
 #   make test-ray                 replicas, batches and stages on a cluster of several nodes
 #   make test-browser             the pages alone, in a headless Chromium
@@ -70,9 +71,10 @@ lint: $(VENV)/installed $(VENV)/installed-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Those in a browser by themselves: they share one server and one Chromium.
+# Those in a browser by themselves: they share one server and one Chromium. Those on a Ray cluster are
+# for test-ray.
 test: lint axe
-	$(BIN)/pytest -n $(JOBS) tests/cluster/test_replicas.py tests/python tests/native tests/model $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(JOBS) tests/python tests/native tests/model $(PYTEST_ARGS)
 	$(BIN)/pytest tests/browser $(PYTEST_ARGS) || [ $$? -eq 5 ] # 5: PYTEST_ARGS chose none of them
 
 test-python test-native test-model: test-%: $(VENV)/installed $(VENV)/installed-test

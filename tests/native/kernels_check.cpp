@@ -63,10 +63,12 @@ void compare_attention(const char* name, KvTypes types, int64_t head_dim, float 
   const auto q = random_values(kRowsHere * kGroup * head_dim, 1.0f);
   const int32_t pages[] = {5, 2, 7, 0, 3};
   const float slopes[] = {0.5f, 0.1f, 0.02f};
+  const auto feedback = random_values(head_dim * head_dim, 0.1f);  // of keys in int4 alone
   for (int64_t r = 0; r < kRowsHere; ++r) {
-    kAttention.store(&k[r * head_dim], nullptr, &v[r * head_dim], ours.layers()[0], 0, pages[r / kPage], r % kPage);
-    kAttentionKernelsGeneric.store(&k[r * head_dim], nullptr, &v[r * head_dim], twin.layers()[0], 0,
-                                   pages[r / kPage], r % kPage);
+    const int64_t page = pages[r / kPage], slot = r % kPage;
+    const float *key = &k[r * head_dim], *value = &v[r * head_dim];
+    kAttention.store(key, nullptr, feedback.data(), value, ours.layers()[0], 0, page, slot);
+    kAttentionKernelsGeneric.store(key, nullptr, feedback.data(), value, twin.layers()[0], 0, page, slot);
   }
   int wrong = 0;
   int64_t compared = 0;
