@@ -6,34 +6,22 @@ python bench/plan_table.py --check    # exit code 1 if it is not what the result
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
+
+from marked import Marked, read_results
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "plan"
 PAGE = ROOT / "docs" / "plan.md"
 BEGIN = "<!-- validation: written by bench/plan_table.py -->"
 END = "<!-- end of validation -->"
+BLOCK = Marked(PAGE, "its table", BEGIN, END)
 
 
 def render(results: list[dict[str, Any]]) -> str:
     """Every result, one under the other."""
     return "\n\n".join(map(_of_result, results)) if results else "Not measured yet."
-
-
-def replaced(page: str, block: str) -> str:
-    """`page` with `block` between its markers. Raises `ValueError` if it has none."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page has no {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n{block}\n{END}{after}"
-
-
-def read_results(folder: Path = RESULTS) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
 def _of_result(result: dict[str, Any]) -> str:
@@ -76,13 +64,5 @@ def _milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:.0f} ms" if seconds >= 0.1 else f"{1000 * seconds:.3g} ms"
 
 
-def main() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    wanted = replaced(page, render(read_results()))
-    if "--check" in sys.argv[1:]:
-        sys.exit(0 if page == wanted else "docs/plan.md: its table is out of date")
-    PAGE.write_text(wanted, encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    BLOCK.write(render(read_results(RESULTS)))

@@ -8,36 +8,23 @@ Results are written by `bench/compare.py --json`.
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
 from pathlib import Path
 from typing import Any
+
+from marked import Marked, read_results
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 README = ROOT / "README.md"
 BEGIN = "<!-- performance: written by bench/readme_table.py -->"
 END = "<!-- end of performance -->"
+BLOCK = Marked(README, "its performance table", BEGIN, END)
 
 
 def render(results: list[dict[str, Any]]) -> str:
     """Every result's tables, one under the other."""
     return "\n\n".join(_of_result(result) for result in results)
-
-
-def replaced(readme: str, block: str) -> str:
-    """`readme` with `block` between its markers. Raises `ValueError` if it has none."""
-    before, begin, rest = readme.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the README has no {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n{block}\n{END}{after}"
-
-
-def read_results(folder: Path = RESULTS) -> list[dict[str, Any]]:
-    paths = sorted(folder.glob("*.json"), key=lambda path: path.stem)
-    return [json.loads(path.read_text()) for path in paths]
 
 
 def _of_result(result: dict[str, Any]) -> str:
@@ -107,13 +94,5 @@ def _notes(result: dict[str, Any]) -> list[str]:
     return [" ".join(notes)] if notes else []
 
 
-def main() -> None:
-    readme = README.read_text(encoding="utf-8")
-    wanted = replaced(readme, render(read_results()))
-    if "--check" in sys.argv[1:]:
-        sys.exit(0 if readme == wanted else "README.md: its performance table is out of date")
-    README.write_text(wanted, encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    BLOCK.write(render(read_results(RESULTS)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import itertools
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -16,7 +15,6 @@ from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
 
 from pellucid.core.errors import BadInput, PellucidError, Unavailable
-from pellucid.core.outputs import EmbeddingOutput
 from pellucid.core.params import SamplingParams
 from pellucid.core.record import MachineRecord, PageMap
 from pellucid.distributed.application import Application
@@ -25,17 +23,14 @@ from pellucid.distributed.report import Fleet, Report
 from pellucid.distributed.totals import Totals
 from pellucid.engine.apart import front_of, id_there, open_text_of, own_id
 from pellucid.engine.async_stream import Arrivals, AsyncStream
-from pellucid.engine.client import Messages, ModelInfo, Options, Prompt, is_short
+from pellucid.engine.client import ModelInfo, Options, Prompt
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.frontend import Frontend
-from pellucid.engine.likelihoods import Entries
 from pellucid.engine.process.letters import Failure, increment_of, records_of
 from pellucid.engine.records import Cursor, EngineAbout, Records
+from pellucid.engine.remote import RemoteClient
 from pellucid.engine.request import Request
-from pellucid.engine.retold import Moment
 from pellucid.engine.stats import EngineStats
-from pellucid.sampling.funnel import Funnel
-from pellucid.text import Tokenizer
 
 logger = logging.getLogger("pellucid.distributed")
 
@@ -49,7 +44,7 @@ _TRIES: Final = 2
 """A request that two replicas ended under may be why they did."""
 
 
-class ReplicaClient:
+class ReplicaClient(RemoteClient):
     """Answers by the replicas of `application`; see `pellucid.distributed`.
 
     Belongs to the event loop that `start` was called in. Errors are those of `EngineClient`;
@@ -64,10 +59,8 @@ class ReplicaClient:
         placement: Placement,
         start_wait_s: float,
     ) -> None:
-        self.model = model
-        self.tokenizer: Tokenizer = front.tokenizer
+        super().__init__(front, model)
         self._application = application
-        self._front = front
         self._placement = placement
         self._start_wait_s = start_wait_s
         self._answer = application.handle.options(method_name="answer", stream=True)
@@ -142,9 +135,6 @@ class ReplicaClient:
         """Have each replica replaced, a part of them at a time; no request ends by it."""
         await self._application.roll()
 
-    async def chat_token_ids(self, messages: Messages, layout: Layout = PLAIN) -> list[int]:
-        return await asyncio.to_thread(self._front.conversations.token_ids, messages, layout)
-
     async def stream(
         self,
         prompt: Prompt,
@@ -152,8 +142,7 @@ class ReplicaClient:
         layout: Layout = PLAIN,
         **options: Unpack[Options],
     ) -> AsyncStream:
-        prepare = functools.partial(self._prepare, prompt, params, layout, **options)
-        request = prepare() if is_short(prompt) else await asyncio.to_thread(prepare)
+        request = await self._request(prompt, params, layout, **options)
         self._check_open()
         if request.params.structured_outputs is not None:  # compiled where it is used
             asked = request.params.structured_outputs
@@ -163,32 +152,6 @@ class ReplicaClient:
         if request.id in self._running:
             raise BadInput(f"request_id {request.id!r} is taken by a request that is running")
         return self._start(request)
-
-    async def prompt_logprobs(
-        self, token_ids: Sequence[int], count: int = 0, *, cache_salt: str | bytes | None = None
-    ) -> list[Entries | None]:
-        checked = self._front.inputs.token_ids(token_ids)
-        entries: list[Entries | None] = await self._call(
-            "prompt_logprobs", token_ids=checked, count=count, cache_salt=cache_salt
-        )
-        return entries
-
-    async def embed(
-        self,
-        prompt: Prompt,
-        *,
-        pooling: str = "mean",
-        normalize: bool = True,
-        parse_special: bool = False,
-    ) -> EmbeddingOutput:
-        text = await asyncio.to_thread(self._front.inputs.text, prompt, parse_special)
-        output: EmbeddingOutput = await self._call(
-            "embed",
-            prompt={"prompt_token_ids": text.token_ids},
-            pooling=pooling,
-            normalize=normalize,
-        )
-        return replace(output, prompt=text.text)
 
     async def abort(self, request_id: str) -> None:
         found = self._running.get(request_id)
@@ -213,18 +176,6 @@ class ReplicaClient:
     async def measure_machine(self) -> None:
         await self._watch("measure_machine")
         self._machine = (await self.about()).machine
-
-    async def chances(
-        self, prompt: tuple[int, ...], answer: tuple[int, ...], top: int, salt: bytes
-    ) -> list[Entries | None]:
-        entries: list[Entries | None] = await self._call(
-            "chances", prompt=prompt, answer=answer, top=top, salt=salt
-        )
-        return entries
-
-    async def funnel(self, moment: Moment) -> Funnel:
-        found: Funnel = await self._call("funnel", moment=moment)
-        return found
 
     async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap]:
         found: tuple[int, PageMap] = await self._watch("page_map", with_tokens=with_tokens)
@@ -254,17 +205,6 @@ class ReplicaClient:
     def _check_open(self) -> None:
         if self._closed:
             raise BadInput("this engine is closed: make another one")
-
-    def _prepare(
-        self,
-        prompt: Prompt,
-        params: SamplingParams | None,
-        layout: Layout,
-        parse_special: bool = False,
-        **options: Any,
-    ) -> Request:
-        checked = self._front.prompt(prompt, layout, parse_special)
-        return self._front.request(checked, params, with_grammar=False, **options)
 
     def _start(self, request: Request) -> AsyncStream:
         running = _Running(self, request)

@@ -45,8 +45,8 @@ RESULT = {
 
 def test_the_page_says_what_the_results_say() -> None:
     page = plan_table.PAGE.read_text(encoding="utf-8")
-    results = plan_table.read_results()
-    assert page == plan_table.replaced(page, plan_table.render(results))
+    results = plan_table.read_results(plan_table.RESULTS)
+    assert page == plan_table.BLOCK.replaced(page, plan_table.render(results))
 
 
 def test_what_is_off_is_said() -> None:
@@ -59,4 +59,4 @@ def test_what_is_off_is_said() -> None:
 
 def test_a_page_without_the_markers_is_refused() -> None:
     with pytest.raises(ValueError, match="has no"):
-        plan_table.replaced("nothing", "")
+        plan_table.BLOCK.replaced("nothing", "")

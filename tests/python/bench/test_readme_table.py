@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from readme_table import BEGIN, END, README, read_results, render, replaced
+from marked import read_results
+from readme_table import BEGIN, BLOCK, END, README, RESULTS, render
 
 RESULT: dict[str, Any] = {
     "machine": {"processor": "Some Processor", "date": "2026-01-02"},
@@ -49,16 +50,16 @@ def test_a_result_as_a_table() -> None:
 
 def test_only_what_is_between_the_markers_changes() -> None:
     readme = f"# Title\n\n{BEGIN}\nold\n{END}\n\nrest\n"
-    new = replaced(readme, "new")
+    new = BLOCK.replaced(readme, "new")
     assert new == f"# Title\n\n{BEGIN}\nnew\n{END}\n\nrest\n"
-    assert replaced(new, "new") == new
+    assert BLOCK.replaced(new, "new") == new
     with pytest.raises(ValueError, match="has no"):
-        replaced("# Title\n", "new")
+        BLOCK.replaced("# Title\n", "new")
 
 
 def test_the_readme_agrees_with_the_results() -> None:
     readme = README.read_text(encoding="utf-8")
-    results = read_results()
+    results = read_results(RESULTS)
     assert (BEGIN in readme) == bool(results)
     if results:
-        assert readme == replaced(readme, render(results))
+        assert readme == BLOCK.replaced(readme, render(results))
