@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,14 @@ from pellucid import LLM, BadInput, SamplingParams
 from pellucid.core.errors import PromptTooLong, Unavailable
 from pellucid.distributed.serving import replicas
 from pellucid.distributed.wanted import Wanted
-from tests.cluster.nodes import add_node, cluster_of, until
+from tests.cluster.nodes import (
+    PATIENCE_S,
+    add_node,
+    cluster_of,
+    processes_of,
+    signal_all,
+    until,
+)
 from tests.python.engine.tiny import write_model
 
 # Steps that take a while, so that what is to be met under way is.
@@ -44,15 +50,17 @@ def test_replicas(path: Path) -> None:
             await leaving_gives_pages_back(client)
             await a_killed_replica_is_told_and_comes_back(client, llm)
             await a_node_may_go(client, llm, cluster)
+            await a_node_may_be_cut_off(client, llm, cluster)
 
     with cluster_of(1, 1) as cluster:  # so that there is a replica on each
         asyncio.run(scenes())
 
 
 async def answer(client: Any, prompt: Any, params: SamplingParams, **options: Any) -> Any:
-    stream = await client.stream(prompt, params, **options)
-    async for _ in stream:
-        pass
+    async with asyncio.timeout(PATIENCE_S):
+        stream = await client.stream(prompt, params, **options)
+        async for _ in stream:
+            pass
     return stream.output()
 
 
@@ -121,21 +129,42 @@ async def leaving_gives_pages_back(client: Any) -> None:
     assert await until(at_rest)
 
 
-async def a_killed_replica_is_told_and_comes_back(client: Any, llm: LLM) -> None:
-    prompts = [f"number {number}" for number in range(CLIENTS)]
-    begun = asyncio.Event()
+class Crowd:
+    """Many clients at once; `begun`: some stream has tokens out."""
 
-    async def ask(prompt: str) -> Any:
-        stream = await client.stream(prompt, LONG)
+    def __init__(self, client: Any) -> None:
+        self.prompts = [f"number {number}" for number in range(CLIENTS)]
+        self.begun = asyncio.Event()
+        self._client = client
+        self._asked = [asyncio.create_task(self._ask(prompt)) for prompt in self.prompts]
+
+    async def _ask(self, prompt: str) -> Any:
+        stream = await self._client.stream(prompt, LONG)
         try:
             async for _ in stream:
-                begun.set()
+                self.begun.set()
         except Unavailable as error:
             return error
         return stream.output().outputs
 
-    asked = [asyncio.create_task(ask(prompt)) for prompt in prompts]
-    await begun.wait()
+    async def lost(self, llm: LLM) -> int:
+        """How many were told to ask again; the others have what they are to have, and none waits
+        for ever."""
+        lost = 0
+        async with asyncio.timeout(PATIENCE_S):
+            ends = await asyncio.gather(*self._asked)
+        for prompt, found in zip(self.prompts, ends, strict=True):
+            if isinstance(found, Unavailable):
+                assert "ask again" in str(found)
+                lost += 1
+            else:
+                assert found == llm.generate(prompt, LONG)[0].outputs
+        return lost
+
+
+async def a_killed_replica_is_told_and_comes_back(client: Any, llm: LLM) -> None:
+    crowd = Crowd(client)
+    await crowd.begun.wait()
 
     async def busy() -> Any:
         reports = (await client.fleet()).reports
@@ -143,15 +172,7 @@ async def a_killed_replica_is_told_and_comes_back(client: Any, llm: LLM) -> None
 
     killed = (await until(busy)).process_id
     os.kill(killed, signal.SIGKILL)
-    ends = Counter()
-    for prompt, found in zip(prompts, await asyncio.gather(*asked), strict=True):
-        if isinstance(found, Unavailable):
-            assert "ask again" in str(found)
-            ends["lost"] += 1
-        else:
-            assert found == llm.generate(prompt, LONG)[0].outputs
-            ends["whole"] += 1
-    assert sum(ends.values()) == CLIENTS
+    lost = await crowd.lost(llm)
 
     async def back() -> bool:
         fleet = await client.fleet()
@@ -159,11 +180,11 @@ async def a_killed_replica_is_told_and_comes_back(client: Any, llm: LLM) -> None
 
     await until(back)
     fleet = await client.fleet()
-    assert fleet.lost == ends["lost"]
+    assert fleet.lost == lost
     assert fleet.lost + fleet.retried > 0, "the kill met nothing"
     assert fleet.started == 1
-    found = await asyncio.gather(*(answer(client, prompt, DRAWN) for prompt in prompts))
-    for prompt, one in zip(prompts, found, strict=True):
+    found = await asyncio.gather(*(answer(client, prompt, DRAWN) for prompt in crowd.prompts))
+    for prompt, one in zip(crowd.prompts, found, strict=True):
         assert one.outputs == llm.generate(prompt, DRAWN)[0].outputs
 
 
@@ -188,5 +209,21 @@ async def a_node_may_go(client: Any, llm: LLM, cluster: Any) -> None:
 
     assert (await until(again)).outputs == llm.generate("hello", DRAWN)[0].outputs
     await client.check_health()
-    add_node(cluster, 1)  # in this thread: it sets what is done at a signal
+    cluster.others[:] = [add_node(cluster, 1)]  # in this thread: it sets what is done at a signal
     await until(elsewhere)
+
+
+async def a_node_may_be_cut_off(client: Any, llm: LLM, cluster: Any) -> None:
+    """Nothing of it ends, and nothing comes of it any more: streams there are told so before Ray
+    finds out, new ones go elsewhere, and who asks how it is need not wait."""
+    [node] = cluster.others
+    crowd = Crowd(client)
+    await crowd.begun.wait()
+    before = await client.fleet()
+    signal_all(processes_of(node), signal.SIGSTOP)
+    lost = await crowd.lost(llm)
+    after = await client.fleet()
+    assert lost == after.lost - before.lost
+    assert lost + after.retried - before.retried > 0, "it met nothing"
+    assert [report.node for report in after.reports] != [node.node_id]
+    assert (await answer(client, "hello", DRAWN)).outputs == llm.generate("hello", DRAWN)[0].outputs

@@ -27,6 +27,7 @@ from pellucid.distributed.replica import Opening, Replica
 logger = logging.getLogger("pellucid.distributed")
 
 _HEALTH_S: Final = 1.0
+_FROZEN_S: Final = 20.0  # without an answer about its health, three times: the process is frozen
 _LOOK_S: Final = 0.1
 _DEPLOYMENT: Final = "engine"
 _ROUTER: Final = "pellucid.distributed.router.PlacedRouter"
@@ -108,7 +109,7 @@ class Application:
             ray_actor_options={"num_cpus": plan.cpus},
             max_ongoing_requests=plan.requests,
             health_check_period_s=_HEALTH_S,
-            health_check_timeout_s=plan.opening.hang_s,
+            health_check_timeout_s=min(_FROZEN_S, plan.opening.hang_s),
             graceful_shutdown_timeout_s=plan.drain_s,
             graceful_shutdown_wait_loop_s=_LOOK_S,
             max_constructor_retry_count=1,

@@ -66,6 +66,7 @@ class Placement:
         self._loads: Counter[str] = Counter()
         self._turns: dict[str, int] = {}  # when a replica was last chosen
         self._known: tuple[str, ...] = ()
+        self._shunned: frozenset[str] = frozenset()
         self._count = itertools.count(1)
         self._lock = threading.Lock()
 
@@ -95,6 +96,7 @@ class Placement:
                 route.missing()
                 return []
             open_to = [name for name in replicas if name not in route.avoid]
+            open_to = [name for name in open_to if name not in self._shunned] or open_to
             if not open_to:
                 return []
             first, why = self._choose(route, open_to)
@@ -118,6 +120,11 @@ class Placement:
             held = self._held.get(route.replica)
             if held is not None and len(tokens) >= self._page_size:
                 held.add(self.pages_of(route.salt, tokens))
+
+    def shun(self, replicas: Collection[str]) -> None:
+        """Nothing goes to these as long as there are others."""
+        with self._lock:
+            self._shunned = frozenset(replicas)
 
     def forget(self, replica: str) -> None:
         """It has ended, and what it held is gone."""

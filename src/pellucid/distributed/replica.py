@@ -10,8 +10,8 @@ import asyncio
 import functools
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from ray.serve._private import replica as serving
 
 from pellucid.core.errors import PellucidError
 from pellucid.core.logs import LogForm, log_to_stderr
+from pellucid.distributed.beats import with_beats
 from pellucid.distributed.progress import Progress
 from pellucid.distributed.report import Report
 from pellucid.engine.async_llm import AsyncLLM
@@ -34,8 +35,8 @@ from pellucid.scheduling import Limits
 # What `call` may ask of the client on its engine.
 CALLS: Final = frozenset(
     {
-        "about", "chances", "embed", "funnel", "measure_machine", "page_map", "prompt_logprobs",
-        "records",
+        "about", "chances", "check_grammar", "embed", "funnel", "measure_machine", "page_map",
+        "prompt_logprobs", "records",
     }
 )  # fmt: skip
 
@@ -75,10 +76,17 @@ class Replica:
         """What the model is, and the engine's limits."""
         return self._client.model, self._llm.about().limits
 
-    async def answer(self, request: Request, route: None = None) -> AsyncIterator[str | Letters]:
+    async def answer(
+        self, request: Request, route: None = None
+    ) -> AsyncGenerator[str | Letters | None, None]:
         """This replica's name, as soon as the request is taken; then increments as they come, those
-        together that come while nobody takes them; or why it ended."""
+        together that come while nobody takes them, or a beat; or why it ended."""
         yield self.name
+        async with aclosing(with_beats(self._answer(request))) as letters:
+            async for letter in letters:
+                yield letter
+
+    async def _answer(self, request: Request) -> AsyncGenerator[Letters, None]:
         try:
             if request.params.structured_outputs is not None:
                 request = await asyncio.to_thread(self._llm.complete, request)
@@ -97,24 +105,27 @@ class Replica:
     async def abort(self, request_id: str, route: None = None) -> None:
         self._llm.abort(request_id)
 
-    async def check_grammar(self, asked: Any, route: None = None) -> Failure | None:
-        """Why it cannot be compiled, if so."""
-        try:
-            await self._llm.check_grammar(asked)
-        except PellucidError as error:
-            return Failure.of(error)
-        return None
-
     async def call(
         self, method: str, arguments: Mapping[str, Any], route: None = None
-    ) -> tuple[Any, Failure | None]:
-        """What a method of the engine's client returns, or why it failed."""
+    ) -> AsyncGenerator[str | tuple[Any, Failure | None] | None, None]:
+        """This replica's name, then, after beats, what a method of the engine's client returns, or
+        why it failed."""
+        yield self.name
+        async with aclosing(with_beats(self._called(method, arguments))) as found:
+            async for one in found:
+                yield one
+
+    async def _called(
+        self, method: str, arguments: Mapping[str, Any]
+    ) -> AsyncGenerator[tuple[Any, Failure | None], None]:
         assert method in CALLS
+        asked = self._llm if method == "check_grammar" else self._client
         try:
-            found = await getattr(self._client, method)(**arguments)
-            return (told_of(found) if method == "records" else found), None
+            found = await getattr(asked, method)(**arguments)
         except PellucidError as error:
-            return None, Failure.of(error)
+            yield None, Failure.of(error)
+        else:
+            yield (told_of(found) if method == "records" else found), None
 
     async def report(self, route: None = None) -> Report:
         """How it is doing."""

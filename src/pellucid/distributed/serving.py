@@ -47,7 +47,11 @@ async def replicas(
         )
         policy: Policy = next(one for one in POLICIES if one == wanted.policy)
         client = await ReplicaClient.start(
-            path, Application(plan), policy=policy, start_wait_s=wanted.start_wait_s
+            path,
+            Application(plan),
+            policy=policy,
+            start_wait_s=wanted.start_wait_s,
+            silence_s=wanted.silence_s,
         )
         try:
             yield client

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import fields
 from itertools import zip_longest
@@ -14,28 +15,35 @@ _OF_NOW: Final = frozenset(
     {"running_sequences", "waiting_sequences", "pages_free", "pages_cached", "pages_owned"}
 )
 _NONE: Final = EngineStats(*(12 * (0,)))
+# Engines that are not there, and whose counts are kept apart: one of them may come back.
+_AWAY: Final = 64
 
 
 class Totals:
-    """What engines counted, those too that are gone, so that no count ever falls."""
+    """What engines counted, those too that are gone, so that no count ever falls. One that was not
+    there for a while and is again counts once."""
 
     def __init__(self) -> None:
         self._seen: dict[str, EngineStats] = {}
+        self._away: OrderedDict[str, EngineStats] = OrderedDict()
         self._gone = _NONE
 
     def see(self, name: str, stats: EngineStats) -> None:
         """What the engine of that name says now."""
+        self._away.pop(name, None)
         self._seen[name] = stats
 
     def only(self, names: Iterable[str]) -> None:
-        """There are no others any more."""
+        """There are no others at the moment."""
         for name in self._seen.keys() - set(names):
-            self._gone = _sum(self._gone, _counts(self._seen.pop(name)))
+            self._away[name] = _counts(self._seen.pop(name))
+        while len(self._away) > _AWAY:
+            self._gone = _sum(self._gone, self._away.popitem(last=False)[1])
 
     def stats(self) -> EngineStats:
         """All of them together."""
         total = self._gone
-        for stats in self._seen.values():
+        for stats in (*self._away.values(), *self._seen.values()):
             total = _sum(total, stats)
         return total
 

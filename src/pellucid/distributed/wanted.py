@@ -12,7 +12,8 @@ from pellucid.distributed.placement import POLICIES
 class Wanted:
     """least, most: replicas. address: of a Ray cluster, None for one of our own. requests: that one
     replica is given at once at the most; target: about so many each, where the number may change.
-    In seconds: for a replica to take a request, for a step, for what runs when a replica ends."""
+    In seconds: for a replica to take a request, for a step, for what runs when a replica ends;
+    without a sign of life from one that was asked."""
 
     least: int
     most: int
@@ -23,6 +24,7 @@ class Wanted:
     start_wait_s: float = 15.0
     hang_s: float = 300.0
     drain_s: float = 30.0
+    silence_s: float = 10.0
 
     def check(self) -> None:
         """Raises `BadInput` for numbers that contradict each other."""

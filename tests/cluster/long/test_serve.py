@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from pellucid import LLM, SamplingParams
+from tests.cluster.nodes import PATIENCE_S, tree
 from tests.python.engine.tiny import write_model
 
 MEMORY = "1MiB"
@@ -36,12 +37,22 @@ class Served:
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
     def until(self, path: str, true: Any) -> Any:
-        while True:
+        """What `path` gives once that is so."""
+        for _ in waiting(self.log.read_text):
             found = self.http.get(path)
             if true(found):
                 return found
             assert self.process.poll() is None, self.log.read_text()
-            time.sleep(0.1)
+        return None
+
+
+def waiting(said: Callable[[], str]) -> Iterator[None]:
+    """Again and again, for as long as anything may take; fails then."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        yield
+        time.sleep(0.1)
+    raise AssertionError(said())
 
 
 @pytest.fixture
@@ -61,18 +72,18 @@ def served(model: Path, folder: Path, *flags: str) -> Iterator[Served]:
             start_new_session=True,
         )
     try:
-        url = None
-        while url is None:
+        for _ in waiting(log.read_text):
             assert process.poll() is None, log.read_text()
             listening = [line for line in log.read_text().splitlines() if '"listening"' in line]
-            url = json.loads(listening[0])["url"] if listening else None
-            time.sleep(0.1)
+            if listening:
+                break
+        url = json.loads(listening[0])["url"]
         with httpx.Client(base_url=url, timeout=120) as http:
             yield Served(process, http, log)
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait()
+        process.wait(PATIENCE_S)
     assert said.read_bytes() == b"", "something is on standard output"
 
 
@@ -102,7 +113,7 @@ def test_served_by_replicas(model: Path, tmp_path: Path) -> None:
         assert len(family) > 5
         began = time.monotonic()
         os.killpg(server.process.pid, signal.SIGINT)  # as a terminal does
-        assert server.process.wait() == 0, server.log.read_text()
+        assert server.process.wait(PATIENCE_S) == 0, server.log.read_text()
         print(f"ended in {time.monotonic() - began:.1f} s")
         assert not [pid for pid in family if Path(f"/proc/{pid}").exists()], "something is left"
 
@@ -124,7 +135,9 @@ def an_update_loses_no_request(server: Served, body: dict[str, Any], expected: s
 
     server.process.send_signal(signal.SIGHUP)
     asked = 0
-    while not replaced():
+    for _ in waiting(server.log.read_text):
+        if replaced():
+            break
         answer = server.http.post("/v1/completions", json=body)
         assert answer.status_code == 200, answer.text
         assert answer.json()["choices"][0]["text"] == expected
@@ -155,7 +168,7 @@ def test_replicas_follow_the_load(model: Path, tmp_path: Path) -> None:
             for client in clients:
                 client.join()
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait() == 0
+        assert server.process.wait(PATIENCE_S) == 0
 
 
 def test_what_cannot_start_says_why_and_leaves_nothing(model: Path, tmp_path: Path) -> None:
@@ -166,23 +179,6 @@ def test_what_cannot_start_says_why_and_leaves_nothing(model: Path, tmp_path: Pa
     assert ended.returncode == 2, ended.stderr
     assert lines[-1].startswith("error: max_model_len 5000 is above")
     assert "Traceback" not in ended.stderr.decode()
-
-
-def tree(root: int) -> set[int]:
-    """A process and all that came of it."""
-    children: dict[int, list[int]] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            children.setdefault(int(fields[1]), []).append(int(folder.name))
-    found, new = set(), [root]
-    while new:
-        found.update(new)
-        new = [child for parent in new for child in children.get(parent, ())]
-    return found
 
 
 def listening_elsewhere(root: int) -> list[str]:

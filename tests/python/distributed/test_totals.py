@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from hypothesis import given
@@ -24,6 +25,8 @@ def test_they_add_up_and_what_is_gone_stays_counted() -> None:
     assert (left.steps, left.running_sequences, left.accepted_at) == (12, 1, (4, 1))
     totals.see("c", replace(NONE, steps=1))
     assert totals.stats().steps == 13
+    totals.see("a", replace(NONE, steps=6))  # it was silent for a while
+    assert totals.stats().steps == 14
 
 
 def test_times_add_up_by_their_bounds() -> None:
@@ -34,15 +37,31 @@ def test_times_add_up_by_their_bounds() -> None:
     assert totals.stats().page_lifetimes == Durations()
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.booleans()), max_size=40))
-def test_no_count_falls(events: list[tuple[str, int, bool]]) -> None:
-    totals, counts, last = Totals(), dict.fromkeys("abc", 0), 0
-    for name, more, ends in events:
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 99), st.integers(0, 9), st.booleans(), st.booleans()), max_size=200
+    )
+)
+def test_no_count_falls(events: list[tuple[int, int, bool, bool]]) -> None:
+    """Whoever leaves and whoever comes back: every engine is counted once."""
+    totals, counts, gone = Totals(), Counter[str](), set[str]()
+    for number, more, ends, returns in events:
+        name = f"{number}" if returns else f"{number}-{len(gone)}"
+        if name in gone:
+            continue
         counts[name] += more
         totals.see(name, replace(NONE, steps=counts[name]))
         if ends:
-            totals.only([other for other in "abc" if other != name])
-            counts[name] = 0
-        now = totals.stats().steps
-        assert now >= last
-        last = now
+            totals.only([])
+            if not returns:
+                gone.add(name)
+        if len(counts) <= 64:
+            assert totals.stats().steps == counts.total()
+
+
+def test_hundreds_of_engines_stay_counted() -> None:
+    totals = Totals()
+    for number in range(300):
+        totals.see(str(number), replace(NONE, steps=1))
+        totals.only([])
+        assert totals.stats().steps == number + 1
