@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import operator
 from collections.abc import Iterable, Mapping, Sequence
@@ -112,6 +113,9 @@ def _structured(given: Any) -> StructuredOutputs | None:
 
 def _number(name: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
     """A finite number in its range. Raises `BadInput` naming the field."""
+    lowest = low if not open_low else math.nextafter(low, math.inf)
+    if type(value) is float and lowest <= value <= high:  # nearly always
+        return value
     a_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not a_number or value != value:
         raise BadInput(f"{name} must be a finite number, not {value!r}")
@@ -123,6 +127,8 @@ def _number(name: str, value: Any, low: float, high: float, *, open_low: bool = 
 
 def _count(name: str, value: Any, low: int, high: int) -> int:
     """A whole number in its range. Raises `BadInput` naming the field."""
+    if type(value) is int and low <= value <= high:  # nearly always
+        return value
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise BadInput(f"{name} must be a whole number, not {value!r}")
     count = operator.index(value)

@@ -93,7 +93,8 @@ def _close_to(name: str, names: Iterable[str]) -> str:
 def is_conversation(given: Any) -> bool:
     """A list of messages, as against a prompt or a list of prompts: its first item has a role."""
     return (
-        isinstance(given, Sequence)
+        not isinstance(given, str)  # the commonest, and no list
+        and isinstance(given, Sequence)
         and bool(given)
         and isinstance(given[0], Mapping)
         and "role" in given[0]

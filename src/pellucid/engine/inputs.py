@@ -66,7 +66,9 @@ class Inputs:
         """Ids that the model has a row for, at least one. Raises `BadInput` naming a wrong one."""
         if isinstance(ids, str | bytes | bytearray | Set) or not isinstance(ids, Iterable):
             raise BadInput(f"{_FORMS}; not {type(ids).__name__}")
-        checked = tuple(self._token_id(token, f"position {i}") for i, token in enumerate(ids))
+        checked = tuple(ids)
+        if not self._are_ids(checked):
+            checked = tuple(self._token_id(id_, f"position {i}") for i, id_ in enumerate(checked))
         if not checked:
             raise BadInput(
                 "the prompt is empty, and this model has no token that begins a text: "
@@ -91,6 +93,10 @@ class Inputs:
         """How many tokens an answer may have: `max_tokens`, or fewer up to the context's end."""
         left = self._max_model_len - len(prompt.token_ids)
         return left if max_tokens is None else min(left, max_tokens)
+
+    def _are_ids(self, ids: tuple[Any, ...]) -> bool:
+        """Whether all of them are, told without a call for each."""
+        return set(map(type, ids)) == {int} and min(ids) >= 0 and max(ids) < self._vocab_size
 
     def _token_id(self, value: Any, where: str) -> int:
         try:

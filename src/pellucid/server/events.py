@@ -13,6 +13,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from functools import cached_property
 from json.encoder import encode_basestring
 from typing import Any, Final, TypeVar
 
@@ -25,7 +26,10 @@ from pellucid.server.errors import ApiError
 DONE: Final = b"data: [DONE]\n\n"
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 
-_ON_TIME: Final = 0.8  # of the longest silence: what is sent then takes a while on a busy machine
+# Shares of the longest silence: what is sent then takes a while on a busy machine, and before a
+# request is first seen it may have waited where nobody saw it.
+_ON_TIME: Final = 0.8
+_AT_FIRST: Final = 0.5
 
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -52,17 +56,25 @@ class Events:
     JSON."""
 
     def __init__(self, frame: Callable[..., Any], holes: int) -> None:
+        self._frame, self._holes = frame, holes
+
+    @cached_property
+    def _pieces(self) -> tuple[bytes, list[bytes]]:
+        """What comes before the first hole, and after each: made when first needed, since many a
+        stream waits long for its first token."""
+        holes = self._holes
         marks = [f"\ue000{hole}" for hole in range(holes)]
-        rest = event(frame(*marks))
+        rest = event(self._frame(*marks))
         parts: list[bytes] = []
         for mark in reversed(marks):  # what comes before the holes may be anything
             rest, _, after = rest.rpartition(dumps(mark))
             parts.insert(0, after)
-        self._begin, self._parts = rest, parts
+        return rest, parts
 
     def of(self, *values: bytes) -> bytes:
-        found = [piece for pair in zip(values, self._parts, strict=True) for piece in pair]
-        return b"".join([self._begin, *found])
+        begin, parts = self._pieces
+        found = [piece for pair in zip(values, parts, strict=True) for piece in pair]
+        return b"".join([begin, *found])
 
 
 def string(text: str) -> bytes:
@@ -87,7 +99,9 @@ class EventStream(Response):
         keep_alive_s: float,
         stalled_client_s: float,
         headers: Mapping[str, str] | None = None,
+        arrived: float | None = None,
     ) -> None:
+        """`arrived`: when its client asked, by `time.monotonic`; None: now."""
         self.status_code = 200
         self.background = None
         self.init_headers(
@@ -96,8 +110,10 @@ class EventStream(Response):
         self._source = source
         self._keep_alive_s = keep_alive_s
         self._stalled_client_s = stalled_client_s
-        self._last_sent = 0.0
+        self._arrived = time.monotonic() if arrived is None else arrived
+        self._last_sent = 0.0  # of the events and comments; 0: nothing yet
         self._sending_since: float | None = None
+        self._begun = False  # the head is out
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         tasks = [
@@ -114,9 +130,9 @@ class EventStream(Response):
             _say_failure(tasks[0])
 
     async def _speak(self, send: Send) -> None:
-        await self._send(
-            send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        )
+        self._sending_since = time.monotonic()
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        self._sending_since, self._begun = None, True
         async for part in self._source:  # as `_send` does, without a call for each
             self._sending_since = self._last_sent = time.monotonic()
             await send({"type": "http.response.body", "body": part, "more_body": True})
@@ -130,23 +146,27 @@ class EventStream(Response):
 
     async def _watch(self, send: Send) -> None:
         """Keeps an idle stream alive; returns when the client has stopped reading."""
-        silence_s = self._keep_alive_s * _ON_TIME
-        pause = silence_s
         while True:
-            await asyncio.sleep(pause)
-            now, pause = time.monotonic(), silence_s
+            now = time.monotonic()
+            pause = self._comment_is_due() - now
             if self._sending_since is not None:
                 unread_s = now - self._sending_since
                 if unread_s >= self._stalled_client_s:
                     logger.warning("a client left its stream unread: its request is ended")
                     return
-                pause = min(pause, self._stalled_client_s - unread_s)
-            elif now - self._last_sent < silence_s:
-                pause -= now - self._last_sent
-            elif self._last_sent:
+                pause = min(self._keep_alive_s, self._stalled_client_s - unread_s)
+            elif pause <= 0 and self._begun:
                 await self._send(
                     send, {"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True}
                 )
+                continue
+            await asyncio.sleep(max(pause, 0))
+
+    def _comment_is_due(self) -> float:
+        """When, if nothing else is said before."""
+        if not self._last_sent:
+            return self._arrived + _AT_FIRST * self._keep_alive_s
+        return self._last_sent + _ON_TIME * self._keep_alive_s
 
 
 async def gone(receive: Receive) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pellucid.server.arrivals import ARRIVED
 from pellucid.server.errors import ApiError
 from pellucid.server.live.journeys import VIEWER_HEADER, Journey
 
@@ -41,8 +42,9 @@ class RequestIds:
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(12)
-        journey = Journey(headers.get(VIEWER_HEADER))
-        scope.setdefault("state", {}).update(request_id=request_id, journey=journey)
+        state = scope.setdefault("state", {})
+        journey = Journey(headers.get(VIEWER_HEADER), state.get(ARRIVED))
+        state.update(request_id=request_id, journey=journey)
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":

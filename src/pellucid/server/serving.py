@@ -17,7 +17,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from pellucid.core.errors import BadInput
+from pellucid.server.arrivals import arrivals
 from pellucid.server.guard import Guard
+from pellucid.server.settings import Settings
 
 logger = logging.getLogger("pellucid.server")
 
@@ -74,6 +76,20 @@ def listen(host: str, port: int) -> socket.socket:
     return bound
 
 
+def uvicorn_config(app: FastAPI, **more: Any) -> uvicorn.Config:
+    """uvicorn as this application is meant to be behind it."""
+    settings: Settings = app.state.service.settings
+    return uvicorn.Config(
+        app,
+        http=arrivals(settings.stalled_client_s),
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        backlog=2048,
+        **more,
+    )
+
+
 def address(bound: socket.socket) -> str:
     """Its address as a URL."""
     host, port = bound.getsockname()[:2]
@@ -92,12 +108,9 @@ async def serve(
     At the signal nothing new is taken; what runs has `shutdown_timeout_s`, and is ended then with
     an error that says why.
     """
-    config = uvicorn.Config(
+    config = uvicorn_config(
         app,
-        lifespan="off",
-        access_log=False,
         log_config=None,
-        backlog=2048,
         # For connections whose requests were ended: to say so.
         timeout_graceful_shutdown=math.ceil(shutdown_timeout_s) + _LAST_WORDS_S,
     )

@@ -11,6 +11,7 @@ import httpx
 import uvicorn
 
 from pellucid.server import Settings, create_app
+from pellucid.server.serving import uvicorn_config
 from pellucid.server.settings import RequestLimits
 
 
@@ -47,7 +48,7 @@ class Running:
         if self._start is not None:
             self.client = await self._start()
         self.app = create_app(self.client, self._settings, self._traces)
-        config = uvicorn.Config(self.app, port=0, log_level="warning", lifespan="off")
+        config = uvicorn_config(self.app, port=0, log_level="warning")
         self.server = uvicorn.Server(config)
         serving = asyncio.create_task(self.server.serve())
         while not self.server.started and not serving.done():

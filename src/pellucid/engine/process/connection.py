@@ -59,6 +59,7 @@ class Connection(asyncio.Protocol):
         self._replies: dict[int, asyncio.Future[Any]] = {}
         self._channels = itertools.count(1)
         self._closing = False
+        self._unsent: list[bytes] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -155,8 +156,16 @@ class Connection(asyncio.Protocol):
             self._replies.pop(channel, None)
 
     def _send(self, message: Any) -> None:
+        """With whatever else is sent in this turn of the event loop: of many requests at once each
+        would else wake the child."""
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent.append(pack(message))
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
         if not self._transport.is_closing():
-            self._transport.write(pack(message))
+            self._transport.write(b"".join(unsent))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's is of another class

@@ -34,9 +34,9 @@ class Journey:
 
     __slots__ = ("_on_sent", "owner", "received", "sent", "told_tokens")
 
-    def __init__(self, viewer: str | None = None) -> None:
+    def __init__(self, viewer: str | None = None, received: float | None = None) -> None:
         self.owner = None if viewer is None else _digest(viewer)
-        self.received = time.monotonic()
+        self.received = time.monotonic() if received is None else received
         self.sent: float | None = None
         self.told_tokens: int | None = None
         self._on_sent: list[Callable[[], None]] = []

@@ -43,13 +43,18 @@ def event_stream(
     source: AsyncGenerator[bytes, None],
     headers: Mapping[str, str],
     error_event: Callable[[ApiError], bytes] = openai_error,
+    arrived: float | None = None,
 ) -> EventStream:
-    """The response that carries `source`; what goes wrong in it is said by `error_event`."""
+    """The response that carries `source`; what goes wrong in it is said by `error_event`.
+
+    `arrived`: when its client asked.
+    """
     return EventStream(
         with_errors(source, service.refusal, error_event),
         keep_alive_s=service.settings.keep_alive_s,
         stalled_client_s=service.settings.stalled_client_s,
         headers=headers,
+        arrived=arrived,
     )
 
 
@@ -62,8 +67,10 @@ async def answered(
     """The response to a request of the form `model`, in the form that it asks for."""
     service: Service = request.app.state.service
     asking = await read(request, model)
-    answering = begin(service, service.call(request, asking.asked), asking)
+    call = service.call(request, asking.asked)
+    answering = begin(service, call, asking)
     if not getattr(asking.asked, "stream", None):
         return JSONResponse(await unless_gone(request, answering.whole()), headers=asking.headers)
     await unless_gone(request, answering.open())
-    return event_stream(service, answering.events(), asking.headers, error_event)
+    arrived = None if call.journey is None else call.journey.received
+    return event_stream(service, answering.events(), asking.headers, error_event, arrived)
