@@ -1,18 +1,20 @@
 """Random traffic, good and bad, for as long as asked; then nothing may have grown.
 
-    python bench/soak.py [MODEL] [--seconds 1200] [--clients 16] [--seed 0] [--json FILE]
+    python bench/soak.py [MODEL] [--seconds 1200] [--clients 16] [--pause 0] [--json FILE]
 
 Clients ask for streams and whole answers, conversations, forms, embeddings and tokens; they leave
-in the middle; they send what is no JSON, fields that do not exist, values out of range, prompts
-that do not fit, grammars that are none. No answer may be a 5xx, no stream may end without its last
-word. Between the first and the last quarter of the samples, taken while nothing is asked, memory of
-its own, descriptors and tasks may not have grown, and no page may be owned.
+in the middle, of a request too; they send what is no HTTP, what is no JSON, fields that do not
+exist, values out of range, prompts that do not fit, grammars that are none. No answer may be a 5xx,
+no stream may end without its last word. Between the first and the last quarter of the samples,
+taken while nothing is asked, memory of its own, descriptors and tasks may not have grown, and no
+page may be owned.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import random
 import statistics
@@ -104,6 +106,20 @@ def _bad(rng: random.Random) -> tuple[str, Any]:
     )
 
 
+_HALF = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 40\r\n"
+NO_REQUESTS = (b"", b"hello\r\n\r\n", _HALF, _HALF + b"\r\n{", b"\x16\x03\x01\x02")
+
+
+async def _no_request(port: int, said: bytes) -> None:
+    """Connects, says what is no whole request, and leaves."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(said)
+    writer.write_eof()
+    with contextlib.suppress(OSError):
+        await reader.read()
+    writer.close()
+
+
 MAKERS: tuple[Making, ...] = (_completion, _completion, _chat, _form, _other, _bad)
 
 
@@ -121,8 +137,8 @@ class Sample:
 
 @dataclass
 class Soak:
-    """Traffic on one server. `statuses` counts answers; `pause_s` is what a client waits between
-    two requests, on average."""
+    """Traffic on one server. `statuses` counts answers, 0 for what was no request; `pause_s` is
+    what a client waits between two requests, on average."""
 
     server: Server
     rng: random.Random
@@ -153,6 +169,10 @@ class Soak:
                     self.server.port, self.rng.choice(("/health", "/props", "/x"))
                 )
                 self.statuses[status] += 1
+                continue
+            if self.rng.random() < 0.05:
+                await _no_request(self.server.port, self.rng.choice(NO_REQUESTS))
+                self.statuses[0] += 1
                 continue
             answer = await ask(self.server.port, path, body, 2 if leaves else None)
             self.statuses[answer.status] += 1
@@ -198,6 +218,7 @@ def main() -> None:
     parser.add_argument("model", nargs="?", default=DEFAULT_MODEL)
     parser.add_argument("--seconds", type=float, default=1200)
     parser.add_argument("--clients", type=int, default=16)
+    parser.add_argument("--pause", type=float, default=0, help="of a client between requests, s")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -207,7 +228,7 @@ def main() -> None:
         # a small pool, so that this is no growth that hides another.
         flags = ("--no-access-log", "--max-model-len", "1024", "--kv-cache-memory", "32MiB")
         with served(model, Path(scratch) / "server.log", *flags) as server:
-            soak = Soak(server, random.Random(given.seed))
+            soak = Soak(server, random.Random(given.seed), given.pause)
             begin = time.monotonic()
 
             def enough(number: int) -> bool:
