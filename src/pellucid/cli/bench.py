@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,7 +25,6 @@ from pellucid.cli.engine_options import (
 )
 from pellucid.cli.output import in_bytes, note, write, write_json
 from pellucid.core.errors import BadInput
-from pellucid.speculation.settings import from_flags
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,14 +35,6 @@ if TYPE_CHECKING:
 
 MOST = 1 << 20  # of any number in a list
 COUNTS = "NUMBER,..."
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _speculative(command: F) -> F:
-    for option in reversed(speculative_options):
-        command = option(command)
-    return command
 
 
 @click.command()
@@ -79,7 +69,7 @@ def _speculative(command: F) -> F:
     help="Measurements of each case.",
 )
 @kv_cache_dtype_option
-@_speculative
+@speculative_options
 @activations_option
 @offline_option
 @json_option
@@ -95,9 +85,7 @@ def bench(
     context: str | None,
     repeats: int,
     kv_cache_dtype: str | None,
-    speculative_method: str | None,
-    speculative_model: str | None,
-    speculative_tokens: int | None,
+    speculative: dict[str, Any] | None,
     activations: str | None,
     offline: bool,
     json: bool,
@@ -125,7 +113,7 @@ def bench(
         kv_dtype=kv_cache_dtype,
         activations=activations,
         mix=None if quantization is None else mix_named(quantization),
-        speculative=from_flags(speculative_method, speculative_model, speculative_tokens),
+        speculative=speculative,
     )
     path = find_model(name, offline)
     report = run_bench(path, settings, note)

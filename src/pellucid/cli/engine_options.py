@@ -11,7 +11,7 @@ import click
 
 from pellucid.cli.arguments import find_model, offline_option
 from pellucid.cli.output import note
-from pellucid.speculation.settings import from_flags
+from pellucid.speculation.settings import FIELDS, from_flags
 
 if TYPE_CHECKING:
     from pellucid import LLM
@@ -36,7 +36,7 @@ quantization_option = click.option(
     help="Quantise matrices in f32, f16 or bf16 at load: q8_0, q4_k_m and others.",
 )
 
-speculative_options = (
+_SPECULATIVE = (
     click.option(
         "--speculative-method",
         metavar="NAME",
@@ -46,7 +46,44 @@ speculative_options = (
         "--speculative-model", metavar="MODEL", help="A smaller model that guesses, for draft."
     ),
     click.option("--speculative-tokens", type=int, metavar="N", help="The most guessed at once."),
+    click.option(
+        "--speculative-rule",
+        metavar="NAME",
+        help="exact: the very answer; rejection: its distribution. [exact]",
+    ),
+    click.option(
+        "--speculative-layers", type=int, metavar="N", help="Layers that guess, for early-exit."
+    ),
+    click.option(
+        "--speculative-quantization", metavar="TYPE", help="Of the draft's weights. [as stored]"
+    ),
+    click.option(
+        "--speculative-vocabulary",
+        type=int,
+        metavar="N",
+        help="First tokens that the draft scores.",
+    ),
+    click.option(
+        "--speculative-adaptive/--no-speculative-adaptive",
+        default=True,
+        help="As long a draft as pays, or always the most. [as pays]",
+    ),
 )
+
+
+def speculative_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the flags of guessing; the command is given what they say as `speculative`, as
+    `from_flags` makes it."""
+
+    @wraps(command)
+    def gathered(**given: Any) -> Any:
+        flags = {name: given.pop(f"speculative_{name}") for name in FIELDS}
+        return command(speculative=from_flags(flags), **given)
+
+    for option in reversed(_SPECULATIVE):
+        gathered = option(gathered)
+    return gathered
+
 
 _OPTIONS = (
     backend_option,
@@ -54,7 +91,7 @@ _OPTIONS = (
     kv_cache_dtype_option,
     activations_option,
     quantization_option,
-    *speculative_options,
+    speculative_options,
     click.option("--max-model-len", type=int, help="Context: prompt and answer. [the model's]"),
     click.option(
         "--no-kv-cache",
@@ -78,16 +115,13 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
         kv_cache_dtype: str | None,
         activations: str | None,
         quantization: str | None,
-        speculative_method: str | None,
-        speculative_model: str | None,
-        speculative_tokens: int | None,
+        speculative: dict[str, Any] | None,
         max_model_len: int | None,
         no_kv_cache: bool,
         offline: bool,
         verbose: bool,
         **others: Any,
     ) -> Any:
-        speculative = from_flags(speculative_method, speculative_model, speculative_tokens)
         engine = EngineOptions(
             backend,
             threads,

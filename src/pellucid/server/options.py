@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 from pellucid.core.errors import BadInput
 from pellucid.core.logs import FORMATS, LEVELS
-from pellucid.speculation.settings import METHODS
+from pellucid.speculation.settings import METHODS, RULES
 
 Kind = Literal["text", "texts", "count", "seconds", "size", "switch"]
 
@@ -93,6 +93,19 @@ OPTIONS: Final = (
     ),
     Option("speculative_model", "text", None, "A smaller model that guesses.", "none"),
     Option("speculative_tokens", "count", None, "The most guessed at once.", "the method's"),
+    Option(
+        "speculative_rule", "text", None,
+        "What guesses leave: the very answer, or its distribution.", "exact", choices=RULES,
+    ),
+    Option("speculative_layers", "count", None, "Layers that guess, for early-exit.", "a third"),
+    Option(
+        "speculative_quantization", "text", None, "Of the draft model's weights.", "as stored",
+    ),
+    Option(
+        "speculative_vocabulary", "count", None, "First tokens that the draft model scores.",
+        "32,768 of more than twice as many",
+    ),
+    Option("speculative_adaptive", "switch", True, "Only as many guesses as pay."),
     Option("max_model_len", "count", None, "Context: prompt and answer.", "the model's"),
     Option("max_num_seqs", "count", None, "Answers that run at once.", "32"),
     Option("max_num_batched_tokens", "count", None, "Positions of one step.", "512"),

@@ -77,8 +77,11 @@ class SpeculativeSettings:
         told: dict[str, Any] = {"method": self.method, "rule": self.rule, "tokens": self.most}
         if self.model is not None:
             told["model"] = str(self.model)
-        if self.layers is not None:
-            told["layers"] = self.layers
+        for name in "layers", "quantization", "vocabulary":
+            if getattr(self, name) is not None:
+                told[name] = getattr(self, name)
+        if not self.adaptive:
+            told["adaptive"] = False
         return told
 
     @staticmethod
@@ -90,26 +93,33 @@ class SpeculativeSettings:
             raise BadInput(
                 f"speculative must be a mapping such as {{'method': 'ngram'}}, not {given!r}"
             )
-        known = [field.name for field in fields(SpeculativeSettings)]
         for name in given:
-            if name not in known:
-                raise BadInput(f"speculative has no {name!r}: it has {', '.join(known)}")
+            if name not in FIELDS:
+                raise BadInput(f"speculative has no {name!r}: it has {', '.join(FIELDS)}")
         if "method" not in given:
             raise BadInput(f"speculative: method is missing: one of {', '.join(METHODS)}")
         return SpeculativeSettings(**cast("dict[str, Any]", dict(given)))
 
 
-def from_flags(method: str | None, model: str | None, tokens: int | None) -> dict[str, Any] | None:
-    """What flags say, as `SpeculativeSettings.of` takes it; None if they say nothing. A model alone
-    means that it makes the drafts. Raises `BadInput`."""
-    if method is None and model is None:
-        if tokens is not None:
-            raise BadInput(
-                "speculative tokens without a method or a model: say who is to guess them"
-            )
-        return None
-    flags = {"method": method or "draft", "model": model, "tokens": tokens}
+FIELDS: Final = tuple(field.name for field in fields(SpeculativeSettings))
+"""Each has a flag, `--speculative-` and its name."""
+
+
+def from_flags(flags: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What flags say, by `FIELDS` (None, or `adaptive` True: nothing), as `SpeculativeSettings.of`
+    takes it; None if they say nothing. A model alone means that it makes the drafts. Raises
+    `BadInput`."""
     given = {name: value for name, value in flags.items() if value is not None}
+    if given.get("adaptive") is True:
+        del given["adaptive"]
+    if not given:
+        return None
+    if "method" not in given:
+        if "model" not in given:
+            raise BadInput(
+                f"speculative {next(iter(given))} without a method or a model: say who is to guess"
+            )
+        given["method"] = "draft"
     SpeculativeSettings.of(given)  # what cannot be is said before anything is fetched
     return given
 

@@ -56,6 +56,8 @@ def test_every_option_is_read_alike_from_every_source(option: object, tmp_path: 
         given, as_toml, value = "error", '"error"', "error"
     if option.name == "speculative_method":
         given, as_toml, value = "ngram", '"ngram"', "ngram"
+    if option.name == "speculative_rule":
+        given, as_toml, value = "rejection", '"rejection"', "rejection"
     if option.name == "routing":
         given, as_toml, value = "round-robin", '"round-robin"', "round-robin"
     file = written(tmp_path, f"{option.name} = {as_toml}\n")

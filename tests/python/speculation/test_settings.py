@@ -8,20 +8,39 @@ from typing import Any
 import pytest
 
 from pellucid.core.errors import BadInput
-from pellucid.speculation.settings import SpeculativeSettings, from_flags
+from pellucid.speculation.settings import FIELDS, SpeculativeSettings, from_flags
 
 
 def test_flags_say_it_as_arguments_do() -> None:
-    assert from_flags(None, None, None) is None
-    assert from_flags("ngram", None, 5) == {"method": "ngram", "tokens": 5}
-    assert from_flags(None, "small", None) == {"method": "draft", "model": "small"}
-    with pytest.raises(BadInput, match="without a method or a model"):
-        from_flags(None, None, 5)
-    with pytest.raises(BadInput, match="takes no model"):
-        from_flags("ngram", "small", None)
-    for method, tokens, named in (("guess", None, "one of ngram"), ("ngram", 1000, "1 to 32")):
-        with pytest.raises(BadInput, match=named):
-            from_flags(method, None, tokens)
+    assert from_flags({}) is None
+    assert from_flags(dict.fromkeys(FIELDS) | {"adaptive": True}) is None
+    ngram = {"method": "ngram", "tokens": 5}
+    assert from_flags({**ngram, "model": None, "adaptive": True}) == ngram
+    assert from_flags({"model": "small"}) == {"method": "draft", "model": "small"}
+    whole = {"model": "x", "quantization": "q4_0", "vocabulary": 9, "rule": "rejection"}
+    whole |= {"method": "draft", "adaptive": False}
+    assert from_flags(whole) == whole
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ({"tokens": 5}, "tokens without a method or a model"),
+        ({"adaptive": False}, "adaptive without a method or a model"),
+        ({"method": "ngram", "model": "small"}, "takes no model"),
+        ({"method": "guess"}, "one of ngram"),
+        ({"method": "ngram", "tokens": 1000}, "1 to 32"),
+        ({"method": "ngram", "rule": "hope"}, "rule must be one of exact, rejection"),
+        ({"method": "ngram", "layers": 2}, "layers are for early-exit"),
+        ({"model": "x", "layers": 2}, "layers are for early-exit"),
+        ({"method": "ngram", "quantization": "q4_0"}, "quantization is for a draft model"),
+        ({"method": "early-exit", "vocabulary": 9}, "vocabulary is for a draft model"),
+        ({"model": "x", "vocabulary": 0}, "vocabulary must be from 1"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_named(flags: dict[str, Any], named: str) -> None:
+    with pytest.raises(BadInput, match=named):
+        from_flags(flags)
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(SpeculativeSettings)])
@@ -41,6 +60,9 @@ def test_what_is_on_is_told_with_its_defaults() -> None:
     }
     told = SpeculativeSettings.of({"method": "draft", "model": "x", "tokens": 3}).told()
     assert told == {"method": "draft", "rule": "exact", "tokens": 3, "model": "x"}
+    more = {"quantization": "q4_0", "vocabulary": 9, "adaptive": False}
+    told = SpeculativeSettings.of({"method": "draft", "model": "x", **more}).told()
+    assert told == {"method": "draft", "rule": "exact", "tokens": 6, "model": "x", **more}
 
 
 def test_of_a_draft_model_alone() -> None:
