@@ -45,7 +45,8 @@ class CompletionOutput:
 @dataclass(slots=True)
 class RequestMetrics:
     """Times in seconds from the request's arrival. `cached_tokens` of the prompt were taken from
-    the prefix cache; `preemptions` counts how often an answer had to give up its pages."""
+    the prefix cache; `preemptions` counts how often an answer had to give up its pages.
+    guessed_tokens: those of its drafts; accepted_tokens: those of them that were right."""
 
     queue_time: float
     time_to_first_token: float
@@ -54,6 +55,8 @@ class RequestMetrics:
     generation_tokens: int
     cached_tokens: int = 0
     preemptions: int = 0
+    guessed_tokens: int = 0
+    accepted_tokens: int = 0
 
 
 @dataclass(slots=True)

@@ -142,4 +142,6 @@ class Generation:
             sum(answer.n_tokens for answer in self.answers),
             self.sequences[0].cached_tokens if self.sequences else 0,
             sum(sequence.n_preemptions for sequence in self.sequences),
+            self._guessed,
+            self._accepted,
         )

@@ -27,12 +27,13 @@ Drafts = dict[int, tuple[Guess, ...]]
 @dataclass(slots=True)
 class SpeculationCounts:
     """What speculation did since the engine began: drafts, the tokens guessed in them and those
-    accepted, these also by place in the draft; seconds that drafting took, and seconds won: what
+    accepted, both also by place in the draft; seconds that drafting took, and seconds won: what
     the same tokens would have taken without drafts, less what they took."""
 
     drafts: int = 0
     guessed: int = 0
     accepted: int = 0
+    guessed_at: list[int] = field(default_factory=list)
     accepted_at: list[int] = field(default_factory=list)
     draft_seconds: float = 0.0
     seconds_won: float = 0.0
@@ -41,9 +42,12 @@ class SpeculationCounts:
         self.drafts += 1
         self.guessed += len(one.draft)
         self.accepted += one.n_accepted
-        self.accepted_at += [0] * (len(one.draft) - len(self.accepted_at))
-        for place in range(one.n_accepted):
-            self.accepted_at[place] += 1
+        new = len(one.draft) - len(self.guessed_at)
+        self.accepted_at += [0] * new
+        self.guessed_at += [0] * new
+        for place in range(len(one.draft)):
+            self.guessed_at[place] += 1
+            self.accepted_at[place] += place < one.n_accepted
 
 
 class Speculation:
@@ -169,6 +173,7 @@ class Speculation:
             "drafts": counts.drafts,
             "draft_tokens": counts.guessed,
             "accepted_tokens": counts.accepted,
+            "guessed_at": tuple(counts.guessed_at),
             "accepted_at": tuple(counts.accepted_at),
             "draft_seconds": counts.draft_seconds,
             "seconds_won": counts.seconds_won,

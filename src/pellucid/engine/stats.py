@@ -32,9 +32,9 @@ class EngineStats:
     Pages are free, kept by the prefix cache alone, or owned by sequences. prefix_queries counts the
     tokens of prompts that were looked up in the prefix cache, prefix_hits those found there.
     requests_ended counts requests, not answers; a step that failed counts nowhere. Of speculation:
-    drafts checked, the tokens guessed in them, those accepted, also by place in the draft; seconds
-    that drafting took, and seconds won, as estimated: what the same tokens would have taken without
-    drafts, less what they took. step_sizes: steps by the positions that they computed, see
+    drafts checked, the tokens guessed in them, those accepted, both also by place in the draft;
+    seconds that drafting took, and seconds won, as estimated: what the same tokens would have taken
+    without drafts, less what they took. step_sizes: steps by the positions that they computed, see
     `STEP_SIZES`. Of pages in the prefix cache: page_lifetimes from when they were taken to their
     eviction, page_idle from their last use (taken, or shared with another sequence) to it,
     page_reuse_gaps from one sharing to the next.
@@ -55,6 +55,7 @@ class EngineStats:
     drafts: int = 0
     draft_tokens: int = 0
     accepted_tokens: int = 0
+    guessed_at: tuple[int, ...] = ()
     accepted_at: tuple[int, ...] = ()
     draft_seconds: float = 0.0
     seconds_won: float = 0.0

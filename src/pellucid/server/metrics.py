@@ -79,10 +79,15 @@ class Metrics:
                 )
             }
         )
-        self._accepted = self._counter(
-            "spec_decode_num_accepted_tokens_per_pos", "By place in the draft.", "position"
-        )
-        self._accepted_at: list[Rising] = []
+        # At most as many positions as a draft may have.
+        self._by_place = [
+            self._counter(f"spec_decode_num_{what}_tokens_per_pos", words, "position")
+            for what, words in (
+                ("draft", "Tokens guessed, by place in the draft."),
+                ("accepted", "And accepted."),
+            )
+        ]
+        self._places: list[list[Rising]] = [[], []]
         self._won = self._gauge(
             "spec_decode_seconds_won", "Seconds won by guessing, less those lost; an estimate."
         )
@@ -202,11 +207,14 @@ class Metrics:
         for histogram, durations in zip(self._residency, told, strict=True):
             histogram.read(*durations)
         self._won.set(stats.seconds_won)
-        for place, count in enumerate(stats.accepted_at):
-            if place == len(self._accepted_at):
-                counter = self._accepted.labels(**self._of, position=str(place))
-                self._accepted_at.append(Rising({"accepted": counter}))
-            self._accepted_at[place].read({"accepted": count})
+        for counter, places, counts in zip(
+            self._by_place, self._places, (stats.guessed_at, stats.accepted_at), strict=True
+        ):
+            for place, count in enumerate(counts):
+                if place == len(places):
+                    of_place = counter.labels(**self._of, position=str(place))
+                    places.append(Rising({"tokens": of_place}))
+                places[place].read({"tokens": count})
 
     def fleet(self, fleet: Fleet) -> None:
         """The replicas, where there are some."""

@@ -51,7 +51,8 @@ def timings(metrics: Sequence[RequestMetrics]) -> dict[str, Any]:
 
     cache_n, prompt_n, predicted_n: tokens from the prefix cache, computed of the prompt, chosen.
     prompt_ms: from the first position computed to the first token; predicted_ms: from there to the
-    end. mean_itl_ms: predicted_ms over the tokens of an answer after its first.
+    end. mean_itl_ms: predicted_ms over the tokens of an answer after its first. draft_n,
+    draft_n_accepted: tokens guessed ahead and those of them that were right, where some were.
     """
     prompt, answer, cached = _sums(metrics)
     queued = max(m.queue_time for m in metrics)
@@ -59,6 +60,8 @@ def timings(metrics: Sequence[RequestMetrics]) -> dict[str, Any]:
     end = max(m.finished_time for m in metrics)
     prefill, decode = first - queued, end - first
     computed = prompt - cached
+    guessed = sum(m.guessed_tokens for m in metrics)
+    drafts = {"draft_n": guessed, "draft_n_accepted": sum(m.accepted_tokens for m in metrics)}
     return {
         "cache_n": cached,
         "prompt_n": computed,
@@ -73,6 +76,7 @@ def timings(metrics: Sequence[RequestMetrics]) -> dict[str, Any]:
         "time_to_first_token_ms": _ms(first),
         "mean_itl_ms": _ms(_over(decode, answer - len(metrics))),
         "total_ms": _ms(end),
+        **(drafts if guessed else {}),
     }
 
 

@@ -133,13 +133,16 @@ def test_guesses_are_counted_by_place() -> None:
 
     for accepted_at in (), (5, 3), (6, 3, 1):
         counts = {"drafts": 7, "draft_tokens": 20, "accepted_tokens": sum(accepted_at)}
-        counts |= {"accepted_at": accepted_at, "seconds_won": -0.5}
+        guessed_at = tuple(2 * count for count in accepted_at)
+        counts |= {"accepted_at": accepted_at, "guessed_at": guessed_at, "seconds_won": -0.5}
         metrics.engine(replace(NO_STATS, **counts), 0)
     assert seen("num_drafts_total") == 7
     assert seen("num_draft_tokens_total") == 20
     assert seen("num_accepted_tokens_total") == 10
     found = [seen("num_accepted_tokens_per_pos_total", position=str(i)) for i in range(4)]
     assert found == [6, 3, 1, None]
+    found = [seen("num_draft_tokens_per_pos_total", position=str(i)) for i in range(4)]
+    assert found == [12, 6, 2, None]
     assert seen("seconds_won") == -0.5
 
 
