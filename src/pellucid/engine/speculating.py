@@ -8,10 +8,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pellucid.core.plan import Plan
 from pellucid.core.record import PageChanges, Phases, RoundRecord
@@ -22,6 +23,9 @@ from pellucid.speculation.drafter import Ask, Drafter, Guess
 from pellucid.speculation.lengths import Checked, Lengths, Wish
 
 Drafts = dict[int, tuple[Guess, ...]]
+
+# How far one measurement moves what taking note of a step's drafts takes.
+_RATE: Final = 0.1
 
 
 @dataclass(slots=True)
@@ -71,25 +75,34 @@ class Speculation:
         self._over: list[int] = []  # those of them that ended in it
         self._ended: set[int] = set()  # sequences whose last draft ended of its own accord
         self._chances: dict[int, list[float]] = {}  # of the guesses of the last drafts
+        self._asking = 0.0  # seconds of the last `ask`
+        self._learning = 0.0  # and of a `learn` with drafts
 
     def ask(self, decoding: Iterable[Sequence], jobs: Mapping[int, Job]) -> dict[int, int]:
         """For how many guesses the next plan is to leave room, by sequences in decode."""
-        drafter, n_decoding = self._drafter, 0
+        begin = time.perf_counter()
+        drafter, lengths, n_decoding = self._drafter, self._lengths, 0
         self._settle(jobs)  # what an interrupted step left
         wishes: dict[int, Wish] = {}
         for sequence in decoding:
             n_decoding += 1
             job = jobs.get(sequence.id)
-            if job is not None and job.answer.speculates:
+            if job is not None and job.answer.speculates and lengths.may(sequence.id):
                 left = sequence.n_prompt + sequence.max_tokens - len(sequence.tokens)
                 outlook = drafter.outlook(sequence.id, sequence.tokens, sequence.pages)
                 # The last token needs no guess: it comes of the check.
                 wishes[sequence.id] = Wish(
-                    min(outlook.most, left - 1), outlook.kind, outlook.seconds_before, left
+                    min(outlook.most, left - 1),
+                    outlook.kind,
+                    outlook.seconds_before,
+                    left,
+                    outlook.hopes,
                 )
-        if not wishes:
-            return {}
-        return self._lengths.choose(wishes, n_decoding, drafter.seconds_each(n_decoding))
+        wanted: dict[int, int] = {}
+        if wishes:
+            wanted = lengths.choose(wishes, n_decoding, drafter.seconds_each(n_decoding))
+        self._asking = time.perf_counter() - begin
+        return wanted
 
     def draft(
         self, plan: Plan, changes: PageChanges, jobs: Mapping[int, Job]
@@ -126,20 +139,35 @@ class Speculation:
         seconds: Phases,
     ) -> None:
         """The step was applied, and gave `tokens`."""
+        begin = time.perf_counter()
+        lengths, n_decoding = self._lengths, len(plan.spans)
         for one in rounds:
             self.counts.note(one)
         if self._asked and not rounds:  # what was guessed nobody checked
             self.counts.seconds_won -= seconds.draft
         self.counts.draft_seconds += seconds.draft
-        self._lengths.accepted(map(self._checked, rounds))
+        for id, given in tokens.items():
+            if id in jobs or id in self._asked:
+                lengths.earned(id, len(given))
+        if self._asked:
+            # What takes no time of its own to make counts with the step.
+            apart = seconds.draft if self._drafter.seconds_each(n_decoding) else 0.0
+            lengths.drafted(apart)
+            lengths.accepted(self._checked(rounds))
+        else:
+            apart = 0.0
         self._settle(jobs)
         if plan.n_tokens != plan.n_logits:  # prompts, too: its time says nothing of drafts
             return
-        checking = sum(seconds) - seconds.draft
-        if rounds:
-            plain = self._lengths.plain_seconds(len(plan.spans), sum(map(len, tokens.values())))
-            self.counts.seconds_won += plain - sum(seconds) if plain else 0.0
-        self._lengths.took(plan.n_tokens, checking, plain=not rounds)
+        whole = sum(seconds)
+        if not rounds:
+            # Without drafts nobody would have asked for any.
+            lengths.took(plan.n_tokens, whole - seconds.draft - self._asking, plain=True)
+            return
+        plain = lengths.plain_seconds(n_decoding, sum(map(len, tokens.values())))
+        self.counts.seconds_won += plain - whole if plain else 0.0
+        lengths.took(plan.n_tokens, whole - apart + self._learning, plain=False)
+        self._learning += _RATE * (time.perf_counter() - begin - self._learning)
 
     def _asks(self, plan: Plan, jobs: Mapping[int, Job]) -> list[Ask]:
         room = {id: count for id, count in plan.room.items() if id in jobs}
@@ -160,11 +188,20 @@ class Speculation:
         for id in over:
             self.forget(id)
 
-    def _checked(self, one: RoundRecord) -> Checked:
-        id = one.sequence
-        return Checked(
-            id, len(one.draft), one.n_accepted, id in self._ended, self._chances.get(id, ())
-        )
+    def _checked(self, rounds: Tokens[RoundRecord]) -> list[Checked]:
+        """What became of each draft, and of each that came to none."""
+        checked = [
+            Checked(
+                one.sequence,
+                len(one.draft),
+                one.n_accepted,
+                one.sequence in self._ended,
+                self._chances.get(one.sequence, ()),
+            )
+            for one in rounds
+        ]
+        drafted = {one.sequence for one in rounds}
+        return checked + [Checked(id, 0, 0) for id in self._asked if id not in drafted]
 
     def stats(self) -> dict[str, Any]:
         """What was counted, as fields of `EngineStats`; for any thread."""

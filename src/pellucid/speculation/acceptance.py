@@ -8,6 +8,7 @@ cost nothing either is what `made` tells.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Final
 
 from pellucid.speculation.share import Share
@@ -15,9 +16,11 @@ from pellucid.speculation.share import Share
 # Places from here on are one: what has gone well for so long goes on alike.
 LAST_PLACE: Final = 4
 
-# What is expected of guesses that nothing is known of, and how many guesses that counts for.
+# What is expected of guesses that nothing is known of, and how many guesses that counts for; more
+# where their drafter has an expectation of its own.
 _HOPE: Final = 0.7
 _HOPE_WEIGHT: Final = 2.0
+_OWN_HOPE_WEIGHT: Final = 6.0
 # How many guesses of all requests the common experience counts for in one request's own.
 _COMMON_WEIGHT: Final = 10.0
 # A guess counts half after so many more of its kind and place: texts change as they go on.
@@ -36,15 +39,20 @@ class Acceptance:
         self._own: dict[int, dict[_Class, Share]] = {}
         self._made: dict[_Class, Share] = defaultdict(Share)
 
-    def chances(self, sequence: int, kind: int, count: int) -> list[float]:
+    def chances(
+        self, sequence: int, kind: int, count: int, hopes: Sequence[float] = ()
+    ) -> list[float]:
         """For each place of a draft of `count`: how likely its guess is right, if all before it
-        are."""
+        are. `hopes`: what its drafter expects of the first places; without, each is expected to be
+        as good as the one before."""
         own = self._own.get(sequence, {})
         chances: list[float] = []
         hope = _HOPE
         for place in range(min(count, LAST_PLACE + 1)):
-            hope = self._chance(own, (kind, place), hope)
-            chances.append(hope)  # of the next place as much is expected
+            expects = place < len(hopes)
+            weight = _OWN_HOPE_WEIGHT if expects else _HOPE_WEIGHT
+            hope = self._chance(own, (kind, place), hopes[place] if expects else hope, weight)
+            chances.append(hope)
         return chances + chances[-1:] * (count - len(chances))
 
     def made(self, kind: int, count: int) -> list[float]:
@@ -76,8 +84,8 @@ class Acceptance:
     def forget(self, sequence: int) -> None:
         self._own.pop(sequence, None)
 
-    def _chance(self, own: dict[_Class, Share], key: _Class, hope: float) -> float:
+    def _chance(self, own: dict[_Class, Share], key: _Class, hope: float, weight: float) -> float:
         common = self._common.get(key)
-        chance = hope if common is None else common.with_prior(hope, _HOPE_WEIGHT)
+        chance = hope if common is None else common.with_prior(hope, weight)
         mine = own.get(key)
         return chance if mine is None else mine.with_prior(chance, _COMMON_WEIGHT)

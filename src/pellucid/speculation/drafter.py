@@ -14,11 +14,13 @@ from pellucid.speculation.confidence import Worth
 class Outlook(NamedTuple):
     """What a drafter could do for a sequence now: how many tokens it can guess at most, the `kind`
     of guesses these are, and seconds that it would take before the first of them. Guesses of one
-    kind are expected to be right equally often."""
+    kind are expected to be right equally often; `hopes`: how often, by place, where the drafter has
+    an idea of it."""
 
     most: int
     kind: int = 0
     seconds_before: float = 0.0
+    hopes: tuple[float, ...] = ()
 
 
 class Ask(NamedTuple):
@@ -51,7 +53,8 @@ class Drafter(Protocol):
     """Guesses for many sequences, known by their numbers."""
 
     def seconds_each(self, n_sequences: int) -> float | None:
-        """What a guess for each of so many takes to make; None if that is not known yet."""
+        """What a guess for each of so many takes to make, 0.0 where it is next to nothing; None if
+        that is not known yet."""
 
     def observe(self, plan: Plan, changes: PageChanges) -> None:
         """A step is about to compute `plan`; `changes` is what happened to pages for it."""

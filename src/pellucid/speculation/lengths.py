@@ -8,9 +8,12 @@ the sum that gives most tokens a second is taken. That may be none.
 A drafter that knows how sure it is need not make all guesses: `worth` says how sure is enough, at
 the tokens a second that are hoped for.
 
-What is not tried is not known. So a sequence without drafts is given a short one now and then, so
-rarely that it costs next to nothing, and more rarely each time that it does not pay; and a step
-without drafts is run now and then where all have some, to see what it takes.
+Estimates may be wrong, so that no draft costs more than what the sequence's account holds
+(`Accounts`): however wrong all guesses are, little is lost beside plain decoding.
+
+What is not tried is not known. So a sequence without drafts is given a short one now and then, more
+rarely each time that it does not pay; and a step without drafts is run now and then where all have
+some, to see what it takes.
 """
 
 from __future__ import annotations
@@ -21,17 +24,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pellucid.speculation.acceptance import Acceptance
+from pellucid.speculation.accounts import Accounts
 from pellucid.speculation.confidence import Confidence, Worth
 from pellucid.speculation.timing import StepTimes
 
 # Steps without a draft before a sequence is given one to see; doubled each time that it shows no
-# gain. More where such a draft would cost more than this share of them.
+# gain.
 _FIRST_PAUSE: Final = 24
 _LAST_PAUSE: Final = 768
-_TRIAL_SHARE: Final = 0.01
 _TRIAL: Final = 2  # guesses of such a draft, and of the first of all
-# Steps with drafts between two without, and steps without before the first draft of all.
-_CHECK_PLAIN: Final = 64
+# Steps with drafts between two without: a few at first, and twice as many each time; and steps
+# without before the first draft of all.
+_CHECK_FIRST: Final = 4
+_CHECK_LAST: Final = 64
 _PLAIN_FIRST: Final = 2
 # What a draft must promise to be made: estimates are rough, and a plain step is certain.
 _MARGIN: Final = 1.03
@@ -41,21 +46,31 @@ _LEAST_CHANCE: Final = 0.05
 _COUNTED_ON: Final = 0.5
 # No guess need be surer than this.
 _SURE: Final = 0.9
+# A plain step right after one with drafts takes a little longer, here 7 % of it: it finds less in
+# caches. How far two such steps in a row move what is known of that, and the most they can say.
+_AFTER_RATE: Final = 0.1
+_AFTER_MOST: Final = 0.2
+# A draft may turn out to cost so many times what was expected; more is laid to something else. And
+# so much is what a single guess costs at most, in tokens' times.
+_UNEXPECTED: Final = 2.0
+_LEAST_AT_MOST: Final = 2.0
 
 
 class Wish(NamedTuple):
-    """A sequence that may have a draft: of at most `most` guesses, all of one `kind`; before the
-    first its drafter takes `seconds_before`. `left`: tokens that the answer may still have."""
+    """A sequence that may have a draft: of at most `most` guesses, all of one `kind`. `hopes`: how
+    likely they are right, by place, while nothing is known of them. Before the first its drafter
+    takes `seconds_before`. `left`: tokens that the answer may still have."""
 
     most: int
     kind: int = 0
     seconds_before: float = 0.0
     left: int = 1 << 30
+    hopes: tuple[float, ...] = ()
 
 
 class Checked(NamedTuple):
-    """A draft that was checked. `ended`: its drafter was not sure enough of more. `chances`: what
-    it gave its guesses, where it knows."""
+    """A draft that was checked; of no guesses where none came to be. `ended`: its drafter was not
+    sure enough of more. `chances`: what it gave its guesses, where it knows."""
 
     sequence: int
     n_guessed: int
@@ -72,14 +87,31 @@ class Lengths:
         self.acceptance = Acceptance()
         self.confidence = Confidence()
         self.times = StepTimes()
+        self.accounts = Accounts()
         self._most = most
         self._adaptive = adaptive
         self._kinds: dict[int, int] = {}  # of what was asked for last
         self._waited: dict[int, int] = {}  # steps without a draft
         self._pauses: dict[int, int] = {}  # steps to wait
         self._since_plain = 0
+        self._check_after = _CHECK_FIRST
         self._n_plain = 0
         self._rate = 0.0  # tokens a second that the last drafts promised
+        self._n_decoding = 1
+        self._seconds_each = 0.0
+        self._least = 0.0  # what a draft of one guess costs, in tokens' times
+        self._expected: dict[int, float] = {}  # what each draft was expected to cost
+        self._rounds = 0  # guesses of the longest of them
+        self._drafted: tuple[int, ...] = ()  # who had a draft in the last step
+        self._after = (
+            0,
+            0.0,
+        )  # rows and seconds of the last step, if plain and after one with drafts
+        self._aftermath = 0.0  # what such a step takes more, as a share of it
+
+    def may(self, sequence: int) -> bool:
+        """Whether a draft could be afforded: else nobody need look for one."""
+        return not self._adaptive or self.accounts.balance(sequence) >= self._least
 
     def choose(
         self, wishes: Mapping[int, Wish], n_decoding: int, seconds_each: float | None = 0.0
@@ -94,12 +126,16 @@ class Lengths:
         self._kinds = {id: wish.kind for id, wish in wishes.items()}
         if not self._adaptive:
             return {id: wish.most for id, wish in wishes.items()}
-        if not wishes or self._n_plain < _PLAIN_FIRST or self._since_plain >= _CHECK_PLAIN:
+        if not wishes or self._n_plain < _PLAIN_FIRST or self._since_plain >= self._check_after:
             return {}
+        self._n_decoding, self._seconds_each = n_decoding, seconds_each or 0.0
         chosen = self._best(wishes, n_decoding, seconds_each or 0.0)
         if chosen and (seconds_each is None or not self.times.beyond(n_decoding)):
-            return {id: min(length, _TRIAL) for id, length in chosen.items()}
-        return chosen or self._trials(wishes, n_decoding, seconds_each or 0.0)
+            chosen = {id: min(length, _TRIAL) for id, length in chosen.items()}
+        chosen = self._afforded(chosen or self._trials(wishes))
+        for id in chosen:
+            self._waited[id] = 0
+        return chosen
 
     def worth(self, n_decoding: int, n_guesses: int, seconds_each: float) -> Worth | None:
         """How sure the guesses of a step must be, `n_guesses` of them at most, each of which takes
@@ -113,17 +149,35 @@ class Lengths:
         return Worth(self.confidence, min(row, _SURE), min(more, _SURE))
 
     def accepted(self, checked: Iterable[Checked]) -> None:
-        """Drafts were checked."""
-        for draft in checked:
+        """Drafts of a step were checked."""
+        drafts = list(checked)
+        self._settle(drafts)
+        for draft in drafts:
             kind = self._kinds.get(draft.sequence, 0)
             n_guessed, n_accepted = draft.n_guessed, draft.n_accepted
             self.acceptance.note(draft.sequence, kind, n_guessed, n_accepted, ended=draft.ended)
             for place, chance in enumerate(draft.chances[: n_accepted + 1]):
                 self.confidence.note(chance, place < n_accepted)
 
+    def earned(self, sequence: int, n_tokens: int) -> None:
+        """A sequence was given so many tokens, guessed or not."""
+        self.accounts.earn(sequence, n_tokens)
+
+    def drafted(self, seconds: float) -> None:
+        """Making a step's guesses took so long. More than they take as a rule, as where a model
+        reads a prompt first, is on no sequence's account."""
+        token = self._token_seconds()
+        if token:
+            self.accounts.spend(max(seconds / token - self._drafting(self._rounds), 0.0))
+
     def took(self, rows: int, seconds: float, *, plain: bool) -> None:
         """A step of decoding alone, `plain` or with drafts, took so long, drafting aside."""
+        if plain:
+            seconds = self._settled(rows, seconds)
+        self._drafted = () if plain else tuple(self._expected)
         self.times.note(rows, seconds)
+        if plain and self._since_plain >= self._check_after:
+            self._check_after = min(2 * self._check_after, _CHECK_LAST)
         self._since_plain = 0 if plain else self._since_plain + 1
         self._n_plain += plain
 
@@ -134,8 +188,11 @@ class Lengths:
     def forget(self, sequence: int) -> None:
         """The sequence is over."""
         self.acceptance.forget(sequence)
-        for notes in (self._pauses, self._waited, self._kinds):
+        self.accounts.forget(sequence)
+        for notes in (self._pauses, self._waited, self._kinds, self._expected):
             notes.pop(sequence, None)
+        if sequence in self._drafted:
+            self._drafted = tuple([id for id in self._drafted if id != sequence])
 
     def _best(
         self, wishes: Mapping[int, Wish], n_decoding: int, seconds_each: float
@@ -152,10 +209,9 @@ class Lengths:
         share = n_decoding * (1 / plain - 1 / rate)  # seconds won by each token of one sequence
         for id in list(chosen):
             wish = wishes[id]
-            if wish.seconds_before > _COUNTED_ON * min(wish.left, 1 << 12) * share:
+            before, left = wish.seconds_before, min(wish.left, 1 << 12)
+            if before > _COUNTED_ON * left * share or before > self._bank_seconds():
                 del chosen[id]
-        for id in chosen:
-            self._waited[id] = 0
         self._rate = rate
         return chosen
 
@@ -164,7 +220,8 @@ class Lengths:
     ) -> tuple[list[int], float]:
         """Whose guesses to add, one after the other, and the tokens a second that come of it."""
         chances = {
-            id: self.acceptance.chances(id, wish.kind, wish.most) for id, wish in wishes.items()
+            id: self.acceptance.chances(id, wish.kind, wish.most, wish.hopes)
+            for id, wish in wishes.items()
         }
         made = {id: self.acceptance.made(wish.kind, wish.most) for id, wish in wishes.items()}
         # By how likely each next guess is to be looked at and right.
@@ -190,18 +247,72 @@ class Lengths:
                 heapq.heappush(heap, (negative * chances[id][place + 1], id, place + 1))
         return order[:best_size], best_rate
 
-    def _trials(
-        self, wishes: Mapping[int, Wish], n_decoding: int, seconds_each: float
-    ) -> dict[int, int]:
+    def _trials(self, wishes: Mapping[int, Wish]) -> dict[int, int]:
         """A short draft for one whose pause is over."""
-        plain = self.times.of(n_decoding)
-        rows = self.times.of(n_decoding + _TRIAL) - plain
         for id, wish in wishes.items():
             waited = self._waited[id] = self._waited.get(id, 0) + 1
-            cost = max(rows, 0.0) + _TRIAL * seconds_each + wish.seconds_before
-            pause = max(self._pauses.get(id, _FIRST_PAUSE), math.ceil(cost / plain / _TRIAL_SHARE))
-            if waited > pause:
-                self._waited[id] = 0
-                self._pauses[id] = min(2 * self._pauses.get(id, _FIRST_PAUSE), _LAST_PAUSE)
+            pause = self._pauses.get(id, _FIRST_PAUSE)
+            if waited > pause and wish.seconds_before <= self._bank_seconds():
+                self._pauses[id] = min(2 * pause, _LAST_PAUSE)
                 return {id: min(wish.most, _TRIAL)}
         return {}
+
+    def _afforded(self, wanted: Mapping[int, int]) -> dict[int, int]:
+        """As much of each draft as the sequence's account covers if no guess is right."""
+        self._least = min(self._cost(1), _LEAST_AT_MOST)
+        self._expected, self._rounds = {}, 0
+        afforded: dict[int, int] = {}
+        for id, length in wanted.items():
+            limit = self.accounts.limit(id, self._least)
+            while length and (cost := self._cost(length)) > limit:
+                length -= 1
+            if length:
+                afforded[id], self._expected[id] = length, cost
+                self._rounds = max(self._rounds, length)
+        return afforded
+
+    def _settle(self, drafts: Sequence[Checked]) -> None:
+        """What drafts cost, and what came of them."""
+        total = sum(draft.n_guessed for draft in drafts)
+        each = self._cost(total) / total if total else 0.0
+        for draft in drafts:
+            id, n_guessed = draft.sequence, draft.n_guessed
+            # Where nothing came of drafting, or a last guess was dropped, that one was made too.
+            cost = n_guessed * each + (draft.ended or not n_guessed) * self._drafting(1)
+            most = _UNEXPECTED * self._expected.get(id, cost)
+            self.accounts.settle(id, min(cost, most), draft.n_accepted)
+
+    def _settled(self, rows: int, seconds: float) -> float:
+        """What a plain step would have taken with no draft before it, whose sequences pay for what
+        it took more."""
+        (after_rows, after_seconds), self._after = self._after, (0, 0.0)
+        if self._drafted:
+            self._after = rows, seconds
+            more = max(self._aftermath, 0.0)
+            for id in self._drafted:
+                self.accounts.settle(id, more * rows / len(self._drafted), 0.0)
+            return seconds / (1.0 + more)
+        if after_rows == rows:
+            more = max(-_AFTER_MOST, min(_AFTER_MOST, after_seconds / seconds - 1.0))
+            self._aftermath += _AFTER_RATE * (more - self._aftermath)
+        return seconds
+
+    def _cost(self, n_guesses: int) -> float:
+        """Of a step's time with so many guesses beside that without: tokens' times."""
+        token = self._token_seconds()
+        if not token:
+            return 0.0
+        n_decoding = self._n_decoding
+        rows = self.times.of(n_decoding + n_guesses) - self.times.of(n_decoding)
+        return max(rows, 0.0) / token + self._drafting(n_guesses)
+
+    def _drafting(self, n_guesses: int) -> float:
+        token = self._token_seconds()
+        return n_guesses * self._seconds_each / token if token else 0.0
+
+    def _token_seconds(self) -> float:
+        """What a token takes without drafts; 0 while it is not known."""
+        return self.times.of(self._n_decoding) / self._n_decoding
+
+    def _bank_seconds(self) -> float:
+        return self.accounts.bank * self._token_seconds()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,6 +15,14 @@ from pellucid.speculation.suffixes import Suffixes
 _READ_AT_ONCE: Final = 4096
 # The longer what matched, the likelier what follows: lengths below each of these are one kind.
 _KINDS: Final = (2, 3, 4, 6, 10, 20)
+# How often first guesses of each kind are right: about what SmolLM2-135M and Qwen2.5-Coder-0.5B
+# gave over edits, summaries and code, greedy and sampled (2,300 drafts). With a guess that is right
+# the match is longer, so that the one after it is of the next kind.
+_RIGHT: Final = (0.27, 0.45, 0.65, 0.75, 0.85, 0.95, 0.98)
+_HOPES: Final = tuple(
+    tuple(_RIGHT[min(kind + place, 4) if kind < 4 else kind] for place in range(5))
+    for kind in range(len(_KINDS) + 1)
+)
 
 
 class PromptLookup:
@@ -37,7 +46,8 @@ class PromptLookup:
         text.extend(tokens[known : known + _READ_AT_ONCE])
         if len(text) < len(tokens) or not text.match_length:
             return Outlook(0)
-        return Outlook(self._most, sum(text.match_length >= length for length in _KINDS))
+        kind = bisect_right(_KINDS, text.match_length)
+        return Outlook(self._most, kind, hopes=_HOPES[kind])
 
     def draft(self, asks: Sequence[Ask]) -> list[tuple[Guess, ...]]:
         copied = [self._texts[ask.sequence].continuation(ask.n_tokens) for ask in asks]

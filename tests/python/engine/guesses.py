@@ -90,7 +90,7 @@ def remembered(llm: LLM) -> dict[str, list[int]]:
     if speculation is None:
         return {}
     lengths = speculation._lengths
-    parts = (speculation, speculation._drafter, lengths, lengths.acceptance)
+    parts = (speculation, speculation._drafter, lengths, lengths.acceptance, lengths.accounts)
     return {
         f"{type(part).__name__}.{name}": found
         for part in parts
@@ -118,7 +118,10 @@ WAYS = st.fixed_dictionaries(
         "stop_token_ids": st.sampled_from([(), (ord("1"),)]),
         "ignore_eos": st.booleans(),
         "structured_outputs": st.sampled_from(
-            [None, None, None, {"regex": "(a|b)+1"}, {"json_object": True}]
+            [
+                *[None, None, None],
+                *[{"regex": "(a|b)+1"}, {"json_object": True}, {"choice": ["ab[1]ab", "ba{1}ba"]}],
+            ]
         ),
         "speculative": st.sampled_from([True, True, True, False]),
     }

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from pellucid.core.plan import Plan, Span
 from pellucid.core.record import Phases, RoundRecord
 from pellucid.engine.speculating import Speculation
+from pellucid.speculation.accounts import SHARE
 from pellucid.speculation.lengths import Lengths, Wish
 from pellucid.speculation.lookup import PromptLookup
 
@@ -31,6 +35,20 @@ def test_what_is_won_is_what_the_tokens_would_have_taken_less_the_step(
 ) -> None:
     speculation.learn(CHECK, (ROUND,), {0: (2, 9)}, {}, SECONDS)
     assert speculation.counts.seconds_won == pytest.approx(2 * 9 - 13)
+    assert speculation.counts.guessed_at == [1, 1]
+    assert speculation.counts.accepted_at == [1, 0]
+
+
+def test_what_a_draft_cost_is_on_its_sequences_account(speculation: Speculation) -> None:
+    lengths = speculation._lengths
+    before = lengths.accounts.balance(0)
+    lengths.choose({0: Wish(4)}, 1)
+    speculation._asked = {0}
+    job = cast("Any", SimpleNamespace(sequence=SimpleNamespace(computed=8, pages=())))
+    speculation.learn(CHECK, (ROUND,), {0: (2, 9)}, {0: job}, SECONDS)
+    # One guess was right, and two rows are expected to cost a tenth of a step each.
+    spent = before + 1 + 2 * SHARE - lengths.accounts.balance(0)
+    assert spent == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize("plan", [DECODE, MIXED])

@@ -45,7 +45,9 @@ def tokens_per_second(
         time = seconds(1 + chosen) * rng.uniform(1 - noise, 1 + noise)
         if rng.random() < 0.02:
             time *= 4  # held up by other work
+        lengths.earned(0, 1 + n_right)
         if chosen:
+            lengths.drafted(chosen * each)
             lengths.accepted([Checked(0, chosen, n_right)])
         lengths.took(1 + chosen, time, plain=not chosen)
         n_tokens += 1 + n_right
@@ -98,6 +100,7 @@ def test_what_does_not_pay_is_tried_ever_more_rarely() -> None:
         if chosen:
             tried.append(step)
             lengths.accepted([Checked(0, chosen, 0)])
+        lengths.earned(0, 1)
         lengths.took(1 + chosen, by_arithmetic(1 + chosen), plain=not chosen)
     assert 3 < len(tried) < 16
     late = [second - first for first, second in zip(tried[-4:], tried[-3:], strict=False)]
@@ -112,6 +115,7 @@ def test_what_pays_again_is_found_again() -> None:
         right = step >= 600
         if chosen:
             lengths.accepted([Checked(0, chosen, chosen if right else 0)])
+        lengths.earned(0, 1 + (chosen if right else 0))
         lengths.took(1 + chosen, by_memory(1 + chosen), plain=not chosen)
         drafted += chosen if step > 1500 else 0
     assert drafted > 400 * 7
