@@ -16,7 +16,7 @@ from pellucid.cli.arguments import (
     named_model,
     offline_option,
 )
-from pellucid.server.options import CONFIG, OPTIONS, Option, choose
+from pellucid.server.options import CONFIG, OPTIONS, Option, choose, speculation_of
 
 
 def _flags(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,6 +67,7 @@ def serve(
     given = {name: value for name, value in flags.items() if value not in (None, ())}
     chosen = choose(given, os.environ, config)
     name = named_model(model_name, model)
+    speculation_of(chosen)  # what cannot be is said before anything is fetched
     path = find_model(name, offline)
 
     from pellucid.core.logs import LogForm, log_to_stderr

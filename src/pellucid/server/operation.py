@@ -27,12 +27,11 @@ from pellucid.server.guard import GuardLimits
 from pellucid.server.live.about import about_json
 from pellucid.server.live.hub import Hub
 from pellucid.server.live.recording import Recorder
-from pellucid.server.options import Chosen
+from pellucid.server.options import Chosen, speculation_of
 from pellucid.server.params import sampling_in_effect
 from pellucid.server.serving import address, listen, serve, tell_supervisor
 from pellucid.server.settings import RequestLimits, Settings
 from pellucid.server.tracing import Traces, traces_to
-from pellucid.speculation.settings import FIELDS, from_flags
 
 logger = logging.getLogger("pellucid.server")
 
@@ -94,7 +93,7 @@ def settings_of(chosen: Chosen, own_name: str) -> Settings:
 def engine_arguments(chosen: Chosen) -> dict[str, Any]:
     """What the engine is told. Raises `BadInput` for a template that cannot be read."""
     arguments = {argument: chosen[name] for argument, name in _ENGINE.items()}
-    arguments["speculative"] = from_flags({x: chosen[f"speculative_{x}"] for x in FIELDS})
+    arguments["speculative"] = speculation_of(chosen)
     if chosen["chat_template"] is not None:
         arguments["chat_template"] = _read(chosen["chat_template"])
     return {name: value for name, value in arguments.items() if value is not None}

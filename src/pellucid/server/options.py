@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 from pellucid.core.errors import BadInput
 from pellucid.core.logs import FORMATS, LEVELS
-from pellucid.speculation.settings import METHODS, RULES
+from pellucid.speculation.settings import FIELDS, METHODS, RULES, from_flags
 
 Kind = Literal["text", "texts", "count", "seconds", "size", "switch"]
 
@@ -206,6 +206,11 @@ def choose(
                 values[option.name] = option.read(layer[option.name], source)
                 break
     return Chosen(values, sources)
+
+
+def speculation_of(chosen: Chosen) -> dict[str, Any] | None:
+    """How tokens are to be guessed ahead, as `LLM` takes it. Raises `BadInput`."""
+    return from_flags({field: chosen[f"speculative_{field}"] for field in FIELDS})
 
 
 def table() -> str:
