@@ -45,6 +45,7 @@ def main() -> None:
         given.threads = 1
     clock = time.process_time if given.cpu else time.perf_counter
     settings = {"method": given.method, "model": given.draft, "tokens": given.tokens}
+    settings["layers"] = given.layers
     settings |= {"quantization": given.quantization, "vocabulary": given.vocabulary}
     settings["adaptive"] = not given.fixed
     wanted = {name: value for name, value in settings.items() if value is not None}
@@ -65,7 +66,7 @@ def main() -> None:
     theirs: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as scratch:
         peer = _peer(given, llm, Path(scratch) / "log") if given.llama_cpp else None
-        for task, text in list(TASKS[given.tasks].items())[: given.n_tasks]:
+        for task, text in list(TASKS[given.tasks].items())[given.skip :][: given.n_tasks]:
             result = compare(
                 llm, task, text, given.length, seconds, rounds=given.rounds, clock=clock
             )
@@ -159,8 +160,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, help="the most that is guessed at once")
     parser.add_argument("--quantization", help="the type of the draft's weights")
     parser.add_argument("--vocabulary", type=int, help="tokens that the draft gives scores of")
+    parser.add_argument("--layers", type=int, help="layers that guess, for --method early-exit")
     parser.add_argument("--fixed", action="store_true", help="always guess that many")
     parser.add_argument("--tasks", choices=sorted(TASKS), default="quoting")
+    parser.add_argument("--skip", type=int, default=0, help="the first so many tasks are left out")
     parser.add_argument("--n-tasks", type=int, default=100)
     parser.add_argument("--length", type=int, default=160, help="tokens of an answer")
     parser.add_argument("--rounds", type=int, default=1)
