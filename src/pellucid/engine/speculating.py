@@ -151,7 +151,7 @@ class Speculation:
                 lengths.earned(id, len(given))
         if self._asked:
             # What takes no time of its own to make counts with the step.
-            apart = seconds.draft if self._drafter.seconds_each(n_decoding) else 0.0
+            apart = 0.0 if self._drafter.seconds_each(n_decoding) == 0.0 else seconds.draft
             lengths.drafted(apart)
             lengths.accepted(self._checked(rounds))
         else:

@@ -51,6 +51,25 @@ def test_what_a_draft_cost_is_on_its_sequences_account(speculation: Speculation)
     assert spent == pytest.approx(0.2)
 
 
+class Slow(PromptLookup):
+    """What it takes to guess is not known: it has only read a prompt and guessed once."""
+
+    def seconds_each(self, n_sequences: int) -> float | None:  # type: ignore[override]
+        return None
+
+
+@pytest.mark.parametrize(("drafter", "seconds"), [(PromptLookup(4), 13.0), (Slow(4), 9.0)])
+def test_what_a_model_takes_to_guess_is_no_part_of_the_check(
+    drafter: PromptLookup, seconds: float
+) -> None:
+    speculation = Speculation(drafter, Lengths(4))
+    speculation.learn(DECODE, (), {0: (1,)}, {}, SECONDS._replace(draft=0.0))
+    speculation._asked = {0}
+    speculation.learn(CHECK, (ROUND,), {0: (2, 9)}, {}, SECONDS)
+    times = speculation._lengths.times
+    assert times.of(3) == pytest.approx(times.of(1) * min(max(seconds / 9, 1.0), 1.8))
+
+
 @pytest.mark.parametrize("plan", [DECODE, MIXED])
 def test_guesses_that_nobody_checked_are_lost_time(speculation: Speculation, plan: Plan) -> None:
     """A form may cut them all off, and a draft model may only have caught up."""
