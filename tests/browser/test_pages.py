@@ -285,6 +285,8 @@ def test_pointer_click_and_drag(
     assert lit in {lane["id"] for lane in view(page, "waterfall")["lanes"]}
     page.run("pellucid.app.selection.clear()")
     whole = view(page, "waterfall")
+    settle(page)  # its sentence has another length again, and the lanes another place
+    x, y = point(page, canvas, 12)
     half = page.run(f"{canvas}.clientWidth") * 0.2
     page.drag(x - half, y, x + half)
     page.until("pellucid.app.selection.current.time !== null")
@@ -375,6 +377,40 @@ MOST_BYTES = 400_000
 WEIGHT = """["navigation", "resource"].flatMap((kind) => performance.getEntriesByType(kind))
   .filter(({ name }) => !/\\/(live|v1|tokenize)\\b/.test(new URL(name).pathname))
   .map(({ name, decodedBodySize }) => [new URL(name).pathname, decodedBodySize])"""
+
+
+def test_the_forecast_follows_load_and_mix(served: Running, open_page: Open) -> None:
+    """Figure 12: what the simulator told, read at another load, and asked anew of another mix."""
+    page = open_page(served.url)
+    wait_for_records(page)
+    figure = "document.querySelector('#figure-capacity')"
+    page.run(f"{figure}.scrollIntoView({{ block: 'center', behavior: 'instant' }})")
+    page.until("pellucid.view('capacity').simulated?.curve.length > 3")
+
+    def drag(slider: int, value: int) -> None:
+        page.run(
+            f"(() => {{ const s = {figure}.querySelectorAll('input[type=range]')[{slider}];"
+            f"s.value = '{value}'; s.dispatchEvent(new Event('input')); }})()"
+        )
+
+    told = view(page, "capacity")
+    most = told["simulated"]["saturation"]["requests_per_second"]
+    assert told["at_load"]["requests_per_second"] == pytest.approx(0.7 * most)
+    assert told["at_twice"] is None
+    page.until(f"{figure}.querySelectorAll('svg polyline').length === 4")
+    drag(0, 40)
+    page.until("pellucid.view('capacity').at_twice !== null")
+    at_less = view(page, "capacity")
+    assert at_less["at_load"]["requests_per_second"] == pytest.approx(0.4 * most)
+    assert at_less["at_load"]["ttft_p95"] <= told["at_load"]["ttft_p95"]
+    assert at_less["cost"]["answer"] > told["cost"]["answer"]  # fewer tokens share the hour's price
+    page.until(f"{figure}.querySelector('.sentence').textContent.includes('at twice that load')")
+    drag(1, 8 + 1)  # prompts twice as long
+    page.until("pellucid.view('capacity').simulated.mix.prompt === 512")
+    longer = view(page, "capacity")
+    assert longer["simulated"]["saturation"]["requests_per_second"] < most
+    page.until(f"{figure}.querySelector('.sentence').textContent.includes('prompts of 512 tokens')")
+    assert_quiet(page, served)
 
 
 def test_the_pages_weigh_little(served: Running, open_page: Open) -> None:

@@ -66,9 +66,7 @@ def ask_six_at_once(page: Page) -> None:
     page.until("pellucid.app.store.requests.slice(-6).every((r) => r.sent !== null)")
 
 
-def test_ten_questions_are_answered_in_words(
-    served: Running, open_page: Callable[..., Page]
-) -> None:
+def test_questions_are_answered_in_words(served: Running, open_page: Callable[..., Page]) -> None:
     page = open_page(served.url)
     wait_for_records(page)
     ask_six_at_once(page)
@@ -78,34 +76,65 @@ def test_ten_questions_are_answered_in_words(
     visitor.click(own)
     said = visitor.reads("waterfall", rf"its first token after {TIME} \(.*prompt {TIME}")
     visitor.answered("Why was this first token late?", said)
+    said = visitor.reads("roofline", rf"cheaper\? .* need {SHARE} if 8 answers", ".detail")
+    visitor.answered("What would halve this request's cost?", said)
+    select_shared_step(visitor, own)
+    said = visitor.reads("roofline", rf"^Step \d+ is bound by (memory|arithmetic): .*{SHARE}")
+    visitor.answered("Is this step bound by memory or by arithmetic?", said)
+    said = visitor.reads("memory", r"has room for [\d,]+ more of 1,024 tokens", ".detail")
+    visitor.answered("How many more users fit in memory?", said)
+    visitor.click(own)
+    said = visitor.reads(
+        "prefix", r"took \d+ tokens of its prompt's \d+ from the cache|took nothing"
+    )
+    visitor.answered("Did the prefix cache help this request, and by how much?", said)
+    said = visitor.reads("speculation", r"^Off\. .*--speculative-method")
+    visitor.answered("Did speculation pay?", said)
+    visitor.click(own)
+    page.until("pellucid.view('tokens').funnel === true")
+    visitor.click("document.querySelectorAll('#figure-tokens .token')[1]")
+    said = visitor.reads("tokens", r"the draw gives .*: the token that was chosen", ".detail")
+    visitor.answered("Why this token, and what else was likely?", said)
+    said = visitor.reads("bytes", rf"moved [\d.]+ .B for .*{SHARE} of it (weights|KV|activ)")
+    visitor.answered("Where did the bytes of one token go?", said)
+    select_shared_step(visitor, own)
+    said = visitor.reads(
+        "batch", rf"shared it with \d requests?, which .* It took {TIME}", ".detail"
+    )
+    visitor.answered("Who shared this step with me, and did they slow me?", said)
+    said = visitor.reads("capacity", r"At [\d.]+ a second, the load chosen, .*twice that load")
+    visitor.answered("What happens at twice the load?", said)
+
     visitor.click(own)
     said = visitor.reads("waterfall", rf"Of the whole: .*{SHARE}.*unaccounted {SHARE}")
     visitor.answered("Where did the time of my request go?", said)
     visitor.click(own)
     said = visitor.reads("waterfall", rf"its own part of them is {TIME}")
     visitor.answered("How much of that was mine, and how much my neighbours'?", said)
-    said = visitor.reads("roofline", rf"cheaper\? At best .*{SHARE} with 8 answers", ".detail")
-    visitor.answered("What would halve this request's cost?", said)
-    said = visitor.reads("roofline", r"Answers are bound by (memory|arithmetic)")
-    visitor.answered("Is this step bound by memory or by arithmetic?", said)
     said = visitor.reads("batch", r"somebody waited, mostly because: all 4 places are taken")
     visitor.answered("Why did somebody have to wait?", said)
-    said = visitor.reads("prefix", rf"prompt tokens of \d+ were not computed .*about {TIME}")
-    visitor.answered("What did the prefix cache save?", said)
     sliders = "document.querySelectorAll('#figure-memory input[type=range]')"
-    visitor.reads("memory", r"It fits|does not fit", ".detail")
     visitor.slide(f"{sliders}[0]", 13)
     visitor.slide(f"{sliders}[1]", 5)
     said = visitor.reads("memory", r"(It fits|does not fit): 32 answers of 8,192", ".detail")
     visitor.answered("Do 32 users with 8,192 tokens each fit?", said)
-    visitor.click(own)
-    page.until("pellucid.view('tokens').funnel === true")
-    visitor.click("document.querySelectorAll('#figure-tokens .token')[1]")
-    said = visitor.reads("tokens", r"the draw gives .*: the token that was chosen", ".detail")
-    visitor.answered("Why this token, and not another?", said)
     said = visitor.reads("memory", r"A token's keys and values: 30 layers x 3 .* = 23 kB")
     visitor.answered("How much memory does a token of context take?", said)
 
     rows = re.findall(r"^\| ([^|]+\?) \|.*\| (\d) \|$", DOCS.read_text(), re.MULTILINE)
     assert rows == [(name, str(clicks)) for name, (clicks, _) in visitor.answers.items()]
     assert page.errors == []
+
+
+def select_shared_step(visitor: Visitor, own: str) -> None:
+    """The request, and by a click on a token of it a step that it shared."""
+    visitor.click(own)
+    page = visitor.page
+    shared = (
+        "pellucid.view('tokens').tokens.find((t) => t.step !== undefined"
+        " && new Set(pellucid.app.store.step(t.step).batch.map((b) => b.request)).size > 1)"
+    )
+    page.until(f"Boolean({shared})")
+    index = page.run(f"{shared}.index")
+    visitor.click(f"document.querySelector('#figure-tokens .token[data-key=\"{index}\"]')")
+    page.until("pellucid.app.selection.current.step !== null")

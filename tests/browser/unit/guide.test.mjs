@@ -35,6 +35,8 @@ test("filters keep probabilities that sum to one, and cut the tail", () => {
     close(sum(cut), 1);
     assert.ok(cut[0] > all[0] && cut.at(-1) === 0);
   }
+  // Min-p comes before top-p: of 0.5 and 0.25, all that it leaves, the first has two thirds, which is more than 0.6.
+  assert.deepEqual(chosen([0.5, 0.25, 0.15, 0.1].map(Math.log), { temperature: 1, topK: 0, topP: 0.6, minP: 0.4 }), [1, 0, 0, 0]);
   assert.ok(chosen(logprobs, { temperature: 2, topK: 0, topP: 1, minP: 0 })[0] < all[0]);
 });
 

@@ -10,15 +10,16 @@ import { NOTHING, Selection, read, write } from "../web/core/selection.js";
 import { EventParser } from "../web/core/sse.js";
 import { BOUNDS, Store } from "../web/core/store.js";
 import { busy, endOf, wall } from "../web/core/times.js";
+import { latest, windowOf } from "../web/core/window.js";
 import { placed } from "../web/draw/labels.js";
 import { hit, neighbour } from "../web/draw/plot.js";
-import { decades, linear, log, niceEnd, niceStep } from "../web/draw/scales.js";
-import { stages, stepsByRequest, stretches } from "../web/model/lifecycle.js";
+import { decades, linear, log, niceEnd, niceStep, roundSteps } from "../web/draw/scales.js";
+import { company, stages, stepsByRequest, stretches } from "../web/model/lifecycle.js";
 import { at, costs, measuredPoints, quantile } from "../web/model/load.js";
 import { Pool, prefixRuns, replay } from "../web/model/pool.js";
 import { cheaper, heat, leastTime } from "../web/model/roofline.js";
 import { acceptance, netTime, roundsOf } from "../web/model/rounds.js";
-import { achieved, byRequest, kind, phases, totalBytes } from "../web/model/steps.js";
+import { achieved, around, byRequest, kind, phases, totalBytes } from "../web/model/steps.js";
 import { tokensOf } from "../web/playground/stream.js";
 
 const step = (id, fields = {}) => ({
@@ -305,4 +306,59 @@ test("a request's load is how many came around it", () => {
   const requests = [100, 101, 104, 130].map((at_) => request(`r${at_}`, at_, { output_tokens: 3 }));
   const steps = Array.from({ length: 40 }, (_, i) => step(i, { start: 99 + i, batch: [{}, {}] }));
   assert.deepEqual(measuredPoints(steps, requests).map((p) => p.rate), [0.3, 0.3, 0.3, 0.1]);
+});
+
+test("who is not over waits, or answers, until now", () => {
+  const waiting = request("e.1", 10, { state: "queued", started: null, first_token: null, last_token: null, finished: null, sent: null });
+  assert.equal(Math.round(stages(waiting, 15).queue), 4990);
+  assert.equal(Math.round(stages(waiting, 15).total), 5000);
+  assert.equal(stages(waiting, 15).unaccounted < 1e-6, true);
+  assert.deepEqual(stretches(waiting, 15).at(-1), { stage: "queue", from: 10.01, to: 15 });
+  const running = request("e.2", 10, { state: "running", last_token: 10.2, finished: null, sent: null });
+  const told = stages(running, 12);
+  assert.equal(Math.round(told.decode), 1896); // to now, less the text made of it
+  assert.equal(told.send, 0);
+  assert.equal(stretches(running, 12).some(({ stage }) => stage === "send"), false);
+  assert.equal(stages(request("e.3", 10), 99).total.toFixed(0), "520"); // one that is over does not grow
+});
+
+const heldBy = (id, start, ...parts) => step(id, { start, batch: parts.map(([owner, tokens]) => ({ request: owner, sequence: 1, kind: "decode", tokens, context: 5 })) });
+
+test("the company of a request before its first token", () => {
+  const steps = [heldBy(1, 1, ["a", 4]), heldBy(2, 2, ["a", 1], ["b", 9], ["c", 20]), heldBy(3, 3, ["b", 2])];
+  assert.deepEqual(company(steps, "b", 1.5, 2.5), { own: 9, of: 30, steps: 1, others: ["c", "a"] });
+  assert.deepEqual(company(steps, "b", 3.5, 9), { own: 0, of: 0, steps: 0, others: [] });
+});
+
+test("a selected step is among those that are shown", () => {
+  const steps = Array.from({ length: 50 }, (_, id) => step(id));
+  assert.deepEqual(around(steps, 3, null).map((s) => s.id), [47, 48, 49]);
+  assert.deepEqual(around(steps, 3, 49).map((s) => s.id), [47, 48, 49]);
+  for (const id of [0, 1, 20, 46]) assert.ok(around(steps, 4, id).some((s) => s.id === id));
+  assert.equal(around(steps, 4, 0).length, 4);
+  assert.equal(around(steps, 99, 0).length, 50);
+});
+
+test("the time that is shown is that of the last requests, or of one that ended before them", () => {
+  const store = new Store();
+  assert.equal(windowOf(store, null), null);
+  const nobodys = step(9, { start: 500, batch: [{ request: null, sequence: 3, kind: "prefill", tokens: 4 }] });
+  store.add({ steps: [heldBy(1, 200, ["e.2", 1]), nobodys], requests: [request("e.1", 10), request("e.2", 200)] });
+  assert.ok(latest(store) < 201); // a second look at somebody's scores is not traffic
+  const [from, to] = windowOf(store, null);
+  assert.ok(from > 199 && from < 200 && to > 200.52 && to < 201);
+  const [early, late] = windowOf(store, "e.1");
+  assert.ok(early < 10 && late > 10.52 && late < 11);
+  assert.deepEqual(windowOf(store, "nobody"), [from, to]);
+});
+
+test("a short logarithmic axis has round steps that hold all values", () => {
+  assert.deepEqual(roundSteps([3, 41]), [2, 5, 10, 20, 50]);
+  assert.deepEqual(roundSteps([5]), [5, 10]);
+  assert.deepEqual(roundSteps([0.02, 0.2]), [0.02, 0.05, 0.1, 0.2]);
+  assert.deepEqual(roundSteps([0, -1]), [0.1, 1]);
+  for (const values of [[0.0007, 900], [999, 1001], [1, 1]]) {
+    const steps = roundSteps(values);
+    assert.ok(steps[0] <= values[0] && steps.at(-1) >= values[1] && steps.length > 1);
+  }
 });

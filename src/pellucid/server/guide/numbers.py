@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from pellucid.explain.source import open_source
 from pellucid.explain.words import billions, size
+
+_UNIT = re.compile(r"(?<=\d) (?=[kMGTB]?B\b|[kMBTP]\b|ms\b)")  # a number and its unit stay together
 
 
 def model_numbers(path: Path, name: str) -> dict[str, Any]:
@@ -31,7 +35,14 @@ def model_numbers(path: Path, name: str) -> dict[str, Any]:
         "parameters": priced.parameters,
         "weight_bytes": priced.weight_bytes,
         "matrix_bits": priced.matrix_bits,
+        "tied": spec.tied_head,
+        "mlp_weights": sum(
+            prod(weight.shape)
+            for name, weight in priced.weights.items()
+            if "ffn_" in name and len(weight.shape) > 1
+        ),
         "operations": priced.decode(0).operations,
+        "attention_operations": sum(4 * each.n_heads * each.head_dim for each in spec.layers),
         "kv_bytes": sum(2 * each.n_kv_heads * each.head_dim * 2 for each in spec.layers),
     }
 
@@ -43,7 +54,17 @@ def in_words(numbers: Mapping[str, Any]) -> dict[str, str]:
         key: str(numbers[key])
         for key in ("name", "family", "layers", "heads", "kv_heads", "head_size", "hidden", "ffn")
     }
-    return words | {
+    name, base = numbers["name"], numbers["rope_base"]
+    words |= {
+        "base": f"{base:,.0f} in {name}" if base else f"{name} does without",
+        "tying": f"as {name} does" if numbers["tied"] else f"though not in {name}",
+        "mlp_weights": billions(numbers["mlp_weights"]),
+        "mlp_share": f"{numbers['mlp_weights'] / numbers['parameters']:.0%}",
+        "attention_operations": f"{numbers['attention_operations']:,}",
+        "attention_even": f"{numbers['operations'] / numbers['attention_operations']:,.0f}",
+        "operations_per_byte": f"{numbers['operations'] / numbers['weight_bytes']:.2g}",
+    }
+    words |= {
         "vocab": f"{numbers['vocab']:,}",
         "context": f"{context:,}",
         "parameters": billions(numbers["parameters"]),
@@ -58,3 +79,4 @@ def in_words(numbers: Mapping[str, Any]) -> dict[str, str]:
         "at_50": f"{numbers['weight_bytes'] / 50e9 * 1000:.3g} ms",
         "sixteen_bits": size(2 * numbers["parameters"]),
     }
+    return {key: _UNIT.sub("\u00a0", text) for key, text in words.items()}

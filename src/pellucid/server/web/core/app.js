@@ -9,10 +9,10 @@ import { Store } from "./store.js";
 import { Theme } from "./theme.js";
 import { Ticker } from "./ticker.js";
 import { Tip } from "./tip.js";
-import { begin, endOf, lastMoment } from "./times.js";
+import { around } from "../model/steps.js";
+import { endOf } from "./times.js";
+import { windowOf } from "./window.js";
 
-const AUTO_REQUESTS = 8;
-const AUTO_SECONDS = 30;
 const SPANS_SETTLE_MS = 800;
 
 export class App {
@@ -65,7 +65,7 @@ export class App {
   /** Seconds from and to that figures over time show: what is selected, else the last requests. */
   get time() {
     if (this.selection.current.time) return this.selection.current.time;
-    return autoTime(this.store, this.selection.current.request);
+    return windowOf(this.store, this.selection.current.request);
   }
 
   /** A figure that draws spans is seen, or no longer: they are stamped only while one is. */
@@ -81,10 +81,7 @@ export class App {
     const { time, step } = this.selection.current;
     let steps = this.store.steps;
     if (time) steps = steps.filter((s) => s.start <= time[1] && endOf(s) >= time[0]);
-    if (steps.length <= most) return steps;
-    const place = step === null ? -1 : steps.findIndex((s) => s.id === step);
-    const end = place < 0 || place >= steps.length - most ? steps.length : Math.min(steps.length, Math.max(most, place + Math.floor(most / 2)));
-    return steps.slice(end - most, end);
+    return around(steps, most, step);
   }
 
   /** Why there is nothing to show, in words. */
@@ -98,29 +95,4 @@ export class App {
     }[this.feed.state];
     return { empty: "no traffic", why: why ?? "Ask something in the playground, or send a request to this server." };
   }
-}
-
-
-function autoTime(store, requestId) {
-  const requests = store.requests;
-  const last = store.steps.at(-1);
-  if (!last && !requests.length) return null;
-  const to = Math.max(last ? endOf(last) : 0, ...requests.map(lastMoment));
-  let from = requests.length ? busyFrom(requests, to) : store.steps[0].start;
-  from = Math.max(from, to - AUTO_SECONDS);
-  const chosen = requestId === null ? null : store.request(requestId);
-  if (chosen) from = Math.min(from, begin(chosen));
-  const margin = Math.max((to - from) * 0.015, 1e-4);
-  return [from - margin, to + margin];
-}
-
-/** Where the last requests began; an idle stretch longer than half of what follows it is left out. */
-function busyFrom(requests, to) {
-  const recent = requests.slice(-AUTO_REQUESTS).toSorted((a, b) => lastMoment(b) - lastMoment(a));
-  let from = begin(recent[0]);
-  for (const request of recent) {
-    if (from - lastMoment(request) > Math.max(1, (to - from) / 2)) break;
-    from = Math.min(from, begin(request));
-  }
-  return from;
 }

@@ -31,6 +31,15 @@ export const trafficPaint = (kind) => `bytes-${kind.replaceAll("_", "-")}`;
 /** Words for the parts of a batch. */
 export const KINDS = { prefill: "prompt", decode: "answer", verify: "guesses checked" };
 
+/** What the operations of a layer are for. */
+const OPERATIONS = {
+  qkv: "queries, keys and values", "q+k+v": "queries, keys and values", "rope+store": "positions put in, keys and values kept", attn_out: "attention's last product",
+  "gate+up": "the MLP's first products", up: "the MLP's first product", down: "the MLP's last product", head: "scores of all tokens", "norm+quantize": "norms",
+};
+
+/** An operation's name with what it is for, where the name does not say it. */
+export const opInWords = (op) => (OPERATIONS[op] ? `${op} (${OPERATIONS[op]})` : op);
+
 function hash(text) {
   let sum = 2166136261;
   for (let i = 0; i < text.length; i += 1) sum = Math.imul(sum ^ text.charCodeAt(i), 16777619);

@@ -65,3 +65,20 @@ export function decades(values) {
   const high = 10 ** Math.ceil(Math.log10(Math.max(...positive)));
   return [low, high > low ? high : low * 10];
 }
+
+/** Round values (1, 2 and 5 times powers of ten) from the last at or below the least of the positive `values` to the first at
+ * or above the greatest: a logarithmic axis of a decade or two. [0.1, 1] where there are none. */
+export function roundSteps(values) {
+  const positive = values.filter((value) => value > 0 && Number.isFinite(value));
+  if (!positive.length) return [0.1, 1];
+  const [least, greatest] = [Math.min(...positive) * (1 + 1e-9), Math.max(...positive) * (1 - 1e-9)];
+  const steps = [];
+  for (let power = Math.floor(Math.log10(least)); ; power += 1) {
+    for (const factor of [1, 2, 5]) {
+      const step = Number((factor * 10 ** power).toPrecision(12));
+      if (step <= least) steps.length = 0;
+      steps.push(step);
+      if (step >= greatest && steps.length > 1) return steps;
+    }
+  }
+}

@@ -2,13 +2,13 @@
 
 import { el } from "../core/dom.js";
 import { bytes, count, digits, duration, key, num, percent } from "../core/format.js";
-import { phasePaint } from "../core/names.js";
+import { opInWords, phasePaint } from "../core/names.js";
 import { legend } from "../draw/legend.js";
 import { Plot } from "../draw/plot.js";
 import { hatch, write } from "../draw/surface.js";
 import { ABOVE, BEYOND, HEATS, arithmeticPeak, heat, leastTime, peaks } from "../model/roofline.js";
 import { wall } from "../core/times.js";
-import { kind, phases, positions } from "../model/steps.js";
+import { kind, memoryBytes, phases, positions } from "../model/steps.js";
 
 const ROW = 34;
 const GAP = 2;
@@ -40,6 +40,7 @@ export const anatomy = {
       phases: phases(step),
       ops,
       ops_ms: sum,
+      least: leastOf(step, limits),
       between_ms: ops.length ? Math.max(0, step.ms.forward - sum) : null,
       checks: step.checks ?? [],
     };
@@ -51,10 +52,11 @@ export const anatomy = {
       `Step ${view.step} computed ${view.positions} position${view.positions === 1 ? "" : "s"} in `, num(duration(view.wall_ms)), ", ",
       num(percent(longest.ms / view.wall_ms)), " of it ", key(longest.phase, phasePaint(longest.phase)), ". ",
     ];
+    if (view.least) said.push(`It is bound by ${view.least.by}: at best it would take `, num(duration(view.least.ms), "predicted"), ". ");
     if (!view.ops.length) return [...said, "Its operations were not timed: they are while this figure is seen, from the next step on."];
     const kinds = byKind(view.ops);
     const [first] = kinds;
-    said.push("Most of the forward pass went to ", first.op, " (", num(duration(first.ms)), ")");
+    said.push(`Most of the forward pass went to ${opInWords(first.op)}: `, num(duration(first.ms)));
     if (first.bound_ms > 0) said.push(", ", num(`${digits(first.ms / first.bound_ms, 2)} x`), " what the machine's ", first.by, " allows at best (", num(duration(first.bound_ms), "predicted"), ")");
     said.push(".");
     if (first.bound_ms > ABOVE * first.ms) said.push(` ${BEYOND}`);
@@ -116,6 +118,12 @@ function described(span, limits) {
   };
 }
 
+/** The least time of a whole step: one operation may read while another computes. */
+function leastOf(step, limits) {
+  if (limits.bandwidth === null || !step.batch.length) return null;
+  return leastTime(step.cost.operations, memoryBytes(step), limits.bandwidth, limits.int8 ?? limits.f32);
+}
+
 /** What one operation took far longer than its like in the other layers, in words: nothing of the work explains that. */
 function late(kinds) {
   const odd = kinds.filter(({ ops }) => ops.length > 4).flatMap(({ ops }) => {
@@ -125,7 +133,7 @@ function late(kinds) {
   if (!odd.length) return [];
   const { op, usual } = odd.reduce((a, b) => (b.op.ms - b.usual > a.op.ms - a.usual ? b : a));
   if (op.ms - usual < STALL_MS) return [];
-  return [` ${op.op} of layer ${op.layer} took `, num(duration(op.ms)), ", in other layers ", num(duration(usual)), ": for that long something else had the processor."];
+  return [` In layer ${op.layer} ${op.op} took `, num(duration(op.ms)), ", in other layers ", num(duration(usual)), ": for that long something else had the processor."];
 }
 
 /** How far from the bound, as a colour; grey where the bound is not known. */
@@ -247,7 +255,7 @@ function opBlock(op, id, at, grouped) {
     key: `op ${id}`, row: 2, from: at, to: at + op.ms, op: op.op, paint: heatPaint(op.ratio),
     label: grouped && op.layer !== null ? String(op.layer) : op.op,
     tip: {
-      title: op.op + (op.layer === null || op.layer === undefined ? "" : ` of layer ${op.layer}`),
+      title: opInWords(op.op) + (op.layer === null || op.layer === undefined ? "" : `, layer ${op.layer}`),
       paint: heatPaint(op.ratio),
       rows: [
         ["time", duration(op.ms), "measured"],

@@ -1,7 +1,7 @@
 // Figure 7: what each step held, request by request, under the budget; and who had to wait, and why.
 
 import { replace, el } from "../core/dom.js";
-import { duration, key, num, percent, plural, sentence } from "../core/format.js";
+import { digits, duration, key, num, percent, plural, sentence } from "../core/format.js";
 import { KINDS, requestPaint, shortName } from "../core/names.js";
 import { wall } from "../core/times.js";
 import { yAxis } from "../draw/axes.js";
@@ -11,9 +11,11 @@ import { legend } from "../draw/legend.js";
 import { Plot } from "../draw/plot.js";
 import { linear, niceEnd } from "../draw/scales.js";
 import { hatch, line, write } from "../draw/surface.js";
-import { byRequest, kind, positions } from "../model/steps.js";
+import { quantile } from "../model/load.js";
+import { around, byRequest, kind, positions } from "../model/steps.js";
 
 const MOST = 160;
+const SLOWED = 1.5; // times a step alone
 
 export const batchStrip = {
   name: "batch",
@@ -25,7 +27,7 @@ export const batchStrip = {
   view(app) {
     const steps = app.stepsShown(MOST);
     if (!steps.length) return app.nothing;
-    return { unit: "positions", steps: steps.map((step) => described(app, step)), selected: app.selection.current.step };
+    return { unit: "positions", steps: steps.map((step) => described(app, step)), selected: app.selection.current.step, request: app.selection.current.request, alone_ms: aloneMs(app.store) };
   },
 
   sentence(view) {
@@ -34,7 +36,7 @@ export const batchStrip = {
     const reason = commonest(view.steps.filter((s) => s.why.length).map((s) => s.why[0][1]));
     return [
       ...inWords(step), " ",
-      waits ? `In ${waits} of the ${plural(view.steps.length, "step")} shown somebody waited${reason === null ? "" : `, mostly because: ${reason}`}.` : `In none of the ${plural(view.steps.length, "step")} shown did anybody wait.`,
+      waits ? `In ${waits} of the ${plural(view.steps.length, "step")} shown somebody waited${reason === null ? "" : `, mostly because: ${reason.replace(/^waits/, "who waits, waits")}`}.` : `In none of the ${plural(view.steps.length, "step")} shown did anybody wait.`,
     ];
   },
 
@@ -69,6 +71,9 @@ export const batchStrip = {
     };
   },
 };
+
+/** Why somebody waits, in words. */
+const whoWaits = (name, why) => (why.startsWith("wait") ? `${name} ${why}` : `${name} waits: ${why}`);
 
 /** What occurs most often in a list, null in none. */
 function commonest(list) {
@@ -117,14 +122,30 @@ function names(parts, more = () => "") {
   return parts.length > 6 ? [...shown, ` and ${parts.length - 6} more`] : shown;
 }
 
+/** The usual time of a step that held one answer's token and nothing else; null where there was none. */
+const aloneMs = (store) => store.derived("alone", ({ steps }) => quantile(steps.filter(({ batch: [one, ...more] }) => !more.length && one?.kind === "decode" && one.tokens === 1).map(wall), 0.5));
+
+/** Who was in the step beside the selected request, and what that cost it. */
+function neighbours(step, request, alone) {
+  const own = step.parts.find((part) => part.request === request);
+  if (!own) return [];
+  const others = step.positions - own.tokens;
+  if (others === 0) return [key(own.name, own.paint), " had this step to itself."];
+  const said = [key(own.name, own.paint), ` shared it with ${plural(step.parts.length - 1, "request")}, which had ${digits(others)} of its ${digits(step.positions)} positions. It took `, num(duration(step.wall_ms))];
+  if (own.kind === "decode" && alone !== null) said.push("; a step with one answer alone usually takes ", num(duration(alone)), step.wall_ms > SLOWED * alone ? `: they slowed ${own.name} down.` : `: they hardly slowed ${own.name} down.`);
+  else said.push(".");
+  return said;
+}
+
 function explain(host, view) {
   const step = view.steps.find((s) => s.id === view.selected);
   host.hidden = !step;
   if (!step) return;
   const waiting = step.why.length
-    ? el("ul", {}, step.why.map(([name, why]) => el("li", {}, `${name} waits: ${why}`)))
+    ? el("ul", {}, step.why.map(([name, why]) => el("li", {}, whoWaits(name, why))))
     : el("p", { class: "quiet" }, step.waiting ? `${plural(step.waiting, "sequence")} waited; reasons are told while somebody watches.` : "Nobody waited.");
-  replace(host, el("p", {}, sentence(inWords(step))), waiting);
+  const beside = neighbours(step, view.request, view.alone_ms);
+  replace(host, el("p", {}, sentence(inWords(step))), beside.length ? el("p", {}, sentence(beside)) : null, waiting);
 }
 
 /** How much of a column is a part's: its positions, or one for each request. */
@@ -132,7 +153,7 @@ const sizeOf = (part, by) => (by === "positions" ? part.tokens : 1);
 
 function draw(plot, app, by, view, width) {
   const { paints } = app;
-  const shown = view.steps.slice(-fitting(width, 44, 4));
+  const shown = around(view.steps, fitting(width, 44, 4), view.selected);
   const height = 210;
   const bottom = height - 34;
   const places = columns(shown.length, 44, width - 4);
@@ -189,7 +210,7 @@ function stepTip(step) {
       ["running, waiting after it", `${step.running ?? "–"}, ${step.waiting}`], ["free pages", String(step.free_pages ?? "–")],
       ["time", duration(step.wall_ms), "measured"],
     ],
-    note: step.why.map(([name, why]) => `${name} waits: ${why}`).join("; "),
+    note: step.why.map(([name, why]) => whoWaits(name, why)).join("; "),
   };
 }
 

@@ -1,6 +1,6 @@
 // Figure 4: a stacked bar of bytes per step, and the rate at which they moved.
 
-import { bytes, digits, duration, key, num, percent } from "../core/format.js";
+import { bytes, digits, duration, key, num, percent, plural } from "../core/format.js";
 import { TRAFFIC, trafficPaint } from "../core/names.js";
 import { yAxis } from "../draw/axes.js";
 import { choice } from "../draw/choice.js";
@@ -11,7 +11,7 @@ import { linear, niceEnd } from "../draw/scales.js";
 import { line, path, write } from "../draw/surface.js";
 import { byteFormulas } from "../model/formulas.js";
 import { ABOVE, BEYOND, peaks } from "../model/roofline.js";
-import { achieved, kind, positions, totalBytes, traffic } from "../model/steps.js";
+import { achieved, around, kind, positions, totalBytes, traffic } from "../model/steps.js";
 
 const MOST = 160;
 const WORDS = { weights_read: "weights read", kv_read: "KV read", kv_written: "KV written", activations: "activations" };
@@ -40,7 +40,7 @@ export const byteLedger = {
     const step = view.steps.find((s) => s.id === view.selected) ?? view.steps.findLast((s) => s.kind === "decode") ?? view.steps.at(-1);
     const main = TRAFFIC.toSorted((a, b) => step[b] - step[a])[0];
     const said = [
-      `Step ${step.id} moved `, num(bytes(step.total), "predicted"), ` for ${step.positions} position${step.positions === 1 ? "" : "s"}, `,
+      `Step ${step.id} moved `, num(bytes(step.total), "predicted"), ` for ${plural(step.positions, "position")}`, ...(step.positions > 1 ? [", ", num(bytes(step.total / step.positions), "predicted"), " each"] : []), "; ",
       num(percent(step[main] / step.total), "predicted"), " of it ", key(WORDS[main], trafficPaint(main)),
     ];
     if (step.gb_per_s !== null) said.push("; weights, keys and values came at ", num(`${digits(step.gb_per_s)} GB/s`));
@@ -77,7 +77,7 @@ export const byteLedger = {
 
 function draw(plot, app, state, view, width) {
   const { paints } = app;
-  const shown = view.steps.slice(-fitting(width));
+  const shown = around(view.steps, fitting(width), view.selected);
   const by = (step) => (state.per === "step" ? 1 : Math.max(1, step.positions));
   const height = 300;
   const bottom = height - 22;

@@ -3,11 +3,13 @@
 import { el, say, svg } from "../core/dom.js";
 import { digits, duration, num, percent, plural } from "../core/format.js";
 import { legend } from "../draw/legend.js";
-import { linear, niceEnd } from "../draw/scales.js";
+import { linear, log, niceEnd, roundSteps } from "../draw/scales.js";
 import { Picture } from "../draw/vector.js";
 import { at, costs, measuredPoints, quantile, throughput } from "../model/load.js";
 
 const SETTLE_MS = 500;
+const WAITS = { places: "a place in the batch", "tokens of a step": "room in a step's budget of positions", pages: "pages of memory" };
+const MOST_STEPS = 7; // on the axis of delays; more: powers of ten
 const WAITING = { prompt: 256, output: 64, shared: 0, replicas: 1 };
 
 export const capacity = {
@@ -28,10 +30,12 @@ export const capacity = {
       points,
       ttft_ms: { median: quantile(first, 0.5), p95: quantile(first, 0.95) },
       itl_ms: { median: quantile(between, 0.5), p95: quantile(between, 0.95) },
+      rate: quantile(points.map((p) => p.rate), 0.5),
       tokens_per_s: throughput(app.store.steps),
       mix,
       simulated: told,
       at_load: told ? at(told, load) : null,
+      at_twice: told && 2 * load <= 1 ? at(told, 2 * load) : null,
       cost: told ? costs(at(told, load), told.mix, price) : null,
       missing: trouble || null,
     };
@@ -41,12 +45,12 @@ export const capacity = {
     const said = [];
     const { simulated, at_load: here } = view;
     if (simulated) {
-      said.push(`${plural(simulated.mix.replicas, "engine")} like this one, prompts of ${digits(simulated.mix.prompt)} tokens and answers of ${digits(simulated.mix.output)} on average: `,
-        num(`${digits(simulated.saturation.requests_per_second)} requests a second`, "simulated"), " at the most, ", num(`${digits(simulated.saturation.tokens_per_second)} tokens a second`, "simulated"), ". At ",
-        `${digits(here.requests_per_second)} a second one user in twenty waits longer than `, num(duration(here.ttft_p95), "simulated"), " for the first token and ", num(duration(here.itl_p95), "simulated"), " between two. ");
+      said.push(`${plural(simulated.mix.replicas, "engine")} like this one, prompts of ${digits(simulated.mix.prompt)} tokens and answers of ${digits(simulated.mix.output)} on average: at the most `,
+        num(`${digits(simulated.saturation.requests_per_second)} requests a second`, "simulated"), ", or ", num(`${digits(simulated.saturation.tokens_per_second)} answer tokens`, "simulated"), ". At ",
+        `${digits(here.requests_per_second)} a second, the load chosen, one user in twenty waits longer than `, num(duration(here.ttft_p95), "simulated"), " for the first token and ", num(duration(here.itl_p95), "simulated"), " between two; ", ...twice(view.at_twice), ". ");
     }
     if (view.points.length) {
-      said.push(`${plural(view.points.length, "finished request")}: first token after `, num(duration(view.ttft_ms.median)), " in the median, ", num(duration(view.itl_ms.median)), " between tokens. ");
+      said.push(`${plural(view.points.length, "finished request")} came at about `, num(`${digits(view.rate, 2)} a second`), ": first token after ", num(duration(view.ttft_ms.median)), " in the median, ", num(duration(view.itl_ms.median)), " between tokens. ");
     }
     if (view.missing) said.push(view.missing);
     return said;
@@ -80,14 +84,14 @@ export const capacity = {
         slider("load", [5, 120], asked.load * 100, (v) => `${v} % of the most`, (v) => ((asked.load = v / 100), redraw())),
         slider("prompt", [4, 12], Math.log2(asked.mix.prompt), (v) => `${digits(2 ** v)} tokens`, (v) => ((asked.mix.prompt = 2 ** v), changed())),
         slider("answer", [2, 10], Math.log2(asked.mix.output), (v) => `${digits(2 ** v)} tokens`, (v) => ((asked.mix.output = 2 ** v), changed())),
-        slider("alike", [0, 9], asked.mix.shared * 10, (v) => `${v * 10} % of each prompt`, (v) => ((asked.mix.shared = v / 10), changed())),
+        slider("same beginning", [0, 9], asked.mix.shared * 10, (v) => `${v * 10} % of each prompt`, (v) => ((asked.mix.shared = v / 10), changed())),
         slider("replicas", [1, 16], asked.mix.replicas, digits, (v) => ((asked.mix.replicas = v), changed())),
-        el("label", {}, "price of one per hour", price), cost,
+        el("label", {}, "price of a replica per hour", price), cost,
       ],
       draw(view, width) {
         const each = width > 700 ? (width - 15) / 2 : width;
-        latency(left, app, view, "ttft", "first token after (ms)", each);
-        latency(right, app, view, "itl", "between tokens (ms)", each);
+        latency(left, app, view, "ttft", "first token after", each);
+        latency(right, app, view, "itl", "between tokens", each);
         say(why, reasons(view.simulated));
         say(cost, priced(view.cost));
       },
@@ -123,6 +127,12 @@ function slider(words, [low, high], value, shown, change) {
   return el("label", {}, words, input, out);
 }
 
+/** What becomes of it at twice the load. */
+function twice(there) {
+  if (there === null) return ["twice that load is more than it can do: the queue would grow for as long as it lasted"];
+  return [`at twice that load `, num(duration(there.ttft_p95), "simulated"), " and ", num(duration(there.itl_p95), "simulated")];
+}
+
 const ms = (band) => (band === null ? null : 1000 * band.mean);
 
 function reasons(told) {
@@ -130,7 +140,7 @@ function reasons(told) {
   const parts = Object.entries(told.saturation.parts).sort((a, b) => b[1] - a[1]).filter(([, share]) => share > 0.03);
   const waits = Object.entries(told.saturation.waiting_for).sort((a, b) => b[1] - a[1])[0];
   const known = told.step_times === "calibrated" ? "step times calibrated on this machine" : "step times by this machine's peaks at an assumed efficiency; pellucid plan --calibrate measures them";
-  return `At the most, a step's time goes to ${parts.map(([name, share]) => `${name} ${percent(share)}`).join(", ")}${waits ? `; who waits, waits for ${waits[0]}` : ""}. ${known[0].toUpperCase()}${known.slice(1)}.`;
+  return `At the most, a step's time goes to ${parts.map(([name, share]) => `${name} ${percent(share)}`).join(", ")}${waits ? `; who waits, waits for ${WAITS[waits[0]] ?? waits[0]}` : ""}. ${known[0].toUpperCase()}${known.slice(1)}.`;
 }
 
 function priced(cost) {
@@ -143,40 +153,41 @@ function latency(picture, app, view, field, words, width) {
   const points = view.points.filter((p) => p[`${field}_ms`] !== null && p.rate !== null);
   const curve = (view.simulated?.curve ?? []).filter((p) => p[field].p95 !== null);
   const most = Math.max(0.1, ...points.map((p) => p.rate), ...curve.map((p) => p.requests_per_second));
-  // A load that is not kept up with would flatten all others.
-  const kept = curve.filter((p) => p.keeps_up).map((p) => ms(p[field].p95));
-  const top = Math.max(0.1, ...kept.map((v) => 1.5 * v), ...points.map((p) => p[`${field}_ms`]), kept.length ? 0 : ms(curve[0]?.[field].p95 ?? null));
+  const steps = roundSteps([...points.map((p) => p[`${field}_ms`]), ...curve.flatMap((p) => [ms(p[field].p50), ms(p[field].p95)])]);
   const x = linear([0, niceEnd(most)], [44, width - 8]);
-  const y = linear([0, niceEnd(top)], [height - 30, 16]);
+  const y = log([steps[0], steps.at(-1)], [height - 30, 16]);
   const chosen = app.selection.hovered.request ?? app.selection.current.request;
   picture.render(width, height, [points.map((p) => [p.id, p.rate, p[`${field}_ms`]]), curve, view.at_load, chosen], () => [
-    grid(x, y, width, height, words),
+    grid(x, y, steps.length > MOST_STEPS ? steps.filter((step) => /^0*\.?0*1/.test(String(step))) : steps, width, height, words),
     ...curve.length ? forecast(picture, view, curve, field, x, y, width) : [],
     ...points.map((p) => dot(picture, app, p, x(p.rate), y(p[`${field}_ms`]), chosen)),
   ]);
 }
 
-function grid(x, y, width, height, words) {
+function grid(x, y, steps, width, height, words) {
   return svg("g", { aria: { hidden: "true" } },
-    y.ticks(4).map((t) => [svg("line", { class: "grid", x1: 44, x2: width - 8, y1: y(t), y2: y(t) }), svg("text", { x: 38, y: y(t) + 4, "text-anchor": "end" }, digits(t))]),
+    steps.map((t) => [svg("line", { class: "grid", x1: 44, x2: width - 8, y1: y(t), y2: y(t) }), svg("text", { x: 38, y: y(t) + 4, "text-anchor": "end" }, duration(t).replace(/ (?=\S+$)/, "\u2009"))]),
     x.ticks(5).map((t) => svg("text", { x: x(t), y: height - 16, "text-anchor": "middle" }, digits(t))),
     svg("text", { x: 0, y: 8 }, words),
     svg("text", { x: width - 8, y: height - 2, "text-anchor": "end" }, "requests a second"));
 }
 
 function forecast(picture, view, curve, field, x, y, width) {
-  const inside = (v) => Math.max(16, Math.min(y.range[0], y(1000 * v)));
+  const [low, high] = y.range;
+  const inside = (v) => Math.min(2 * low, Math.max(-low, y(1000 * v))); // what leaves the axis is cut off, not laid on its end
   const place = (p, share, side) => `${x(p.requests_per_second)},${inside(p[field][share][side])}`;
   const line = (share, dash) => svg("polyline", { class: "stroke", data: { paint: "accent" }, fill: "none", "stroke-width": 1.5, "stroke-dasharray": dash, points: curve.map((p) => place(p, share, "mean")).join(" ") });
   const band = (share) => svg("polygon", { class: "paint", data: { paint: "accent" }, opacity: 0.15, points: [...curve.map((p) => place(p, share, "high")), ...curve.toReversed().map((p) => place(p, share, "low"))].join(" ") });
   const most = x(view.simulated.saturation.requests_per_second);
   const here = x(view.at_load.requests_per_second);
+  const cut = `inside-${field}`;
   return [
-    band("p95"), band("p50"), line("p50", null), line("p95", "5 3"),
+    svg("clipPath", { id: cut }, svg("rect", { x: x.range[0], y: high, width: x.range[1] - x.range[0], height: low - high + 1 })),
+    svg("g", { "clip-path": `url(#${cut})`, aria: { hidden: "true" } }, band("p95"), band("p50"), line("p50", null), line("p95", "5 3")),
     svg("line", { class: "stroke", data: { paint: "bad" }, x1: most, x2: most, y1: 16, y2: y.range[0] }),
-    svg("text", { x: most + 4, y: 26 }, "the most ◇"),
+    svg("text", { x: most + 4, y: low - 6 }, "the most ◇"),
     svg("line", { class: "stroke", data: { paint: "ink" }, "stroke-dasharray": "2 3", x1: here, x2: here, y1: 16, y2: y.range[0] }),
-    ...curve.filter((p) => 1000 * p[field].p95.mean <= y.domain[1]).map((p, i) => picture.mark(svg("circle", { class: "paint", data: { paint: "accent" }, cx: x(p.requests_per_second), cy: inside(p[field].p95.mean), r: 3.5 }), {
+    ...curve.map((p, i) => picture.mark(svg("circle", { class: "paint", data: { paint: "accent" }, cx: x(p.requests_per_second), cy: inside(p[field].p95.mean), r: 3.5 }), {
       key: `load ${i}`,
       tip: () => ({
         title: `${digits(p.requests_per_second)} requests a second${p.keeps_up ? "" : ", not kept up with"}`, paint: "accent",

@@ -4,7 +4,7 @@ import { el, replace } from "../core/dom.js";
 import { digits, percent } from "../core/format.js";
 import { visible } from "../draw/strip.js";
 
-const STAGES = { logits: "logits", penalties: "penalties and bias", temperature: "temperature", top_k: "top-k", top_p: "top-p", min_p: "min-p", draw: "the draw" };
+const STAGES = { logits: "logits", penalties: "penalties", temperature: "temperature", top_k: "top-k", top_p: "top-p", min_p: "min-p", draw: "the draw" };
 const FIELDS = [["temperature", { step: "0.05", min: "0" }], ["top_k", { step: "1", min: "0" }], ["top_p", { step: "0.01", min: "0", max: "1" }], ["min_p", { step: "0.01", min: "0", max: "1" }]];
 const SHOWN = 8;
 
@@ -55,7 +55,7 @@ function outcome({ drawn: id, chosen, text, without_form: withoutForm }, samplin
 
 function drawn(stage, id) {
   return el("div", { class: "stage" },
-    el("div", { class: "quiet" }, `${STAGES[stage.name] ?? stage.name}: ${digits(stage.left)} left`),
+    el("div", { class: "stage-name" }, STAGES[stage.name] ?? stage.name, el("div", { class: "quiet" }, `${digits(stage.left)} left`)),
     el("ol", {}, stage.top.slice(0, SHOWN).map(([token, text, share]) => {
       const row = el("li", { class: token === id ? "chosen" : null }, el("span", {}, visible(text)), el("span", {}, percent(share)), el("span", { class: "bar-of" }));
       row.lastChild.style.setProperty("--share", `${Math.max(0, Math.min(100, 100 * share))}%`);

@@ -28,12 +28,13 @@ export const memoryAccount = {
     const resident = about.process?.rss_bytes ?? null;
     return {
       unit: "bytes",
+      step: app.selection.current.step,
       machine_bytes: about.machine.memory_bytes,
       resident_bytes: resident,
       weights: formats,
       weights_bytes: weights,
       load_ms: formats.every((f) => f.load_ms !== null) ? formats.reduce((sum, f) => sum + f.load_ms, 0) : null,
-      kv: { used_bytes: used, free_bytes: pool - used, pool_bytes: pool, pages: about.cache.n_pages, page_size: about.cache.page_size, dtype: about.cache.dtype },
+      kv: { used_bytes: used, free_bytes: pool - used, pool_bytes: pool, pages: about.cache.n_pages, available_pages: about.cache.n_pages - (pages?.owned ?? 0), page_size: about.cache.page_size, dtype: about.cache.dtype },
       forecast_bytes: weights + pool,
       other_bytes: resident === null ? null : resident - weights - used,
       model: { layers: about.model.layers, kv_heads: about.model.kv_heads, head_size: about.model.head_size, context: about.model.context, kv_bytes_per_token: about.model.kv_bytes_per_token },
@@ -143,8 +144,16 @@ function warn(host, view, plan, { context, answers, dtype }) {
   const asked = `${digits(answers)} answer${answers === 1 ? "" : "s"} of ${digits(context)} tokens in ${dtype} take ${bytes(plan.kv)} ○`;
   if (left < 0) say(host, `The weights do not fit: they take ${bytes(view.weights_bytes)} of ${bytes(view.machine_bytes)}. A smaller format of them might.`);
   else if (plan.kv > left) say(host, `This context does not fit: ${asked}, and ${bytes(left)} are left beside the weights. At most ${digits(Math.floor(left / plan.perToken / answers))} tokens each would.`);
-  else say(host, `It fits: ${asked}; with the weights that is ${bytes(plan.total)} of this machine's ${bytes(view.machine_bytes)}. The pool that was made holds ${digits(view.kv.pages * view.kv.page_size)} tokens.`);
+  else say(host, `It fits: ${asked}; with the weights that is ${bytes(plan.total)} of this machine's ${bytes(view.machine_bytes)}. The pool that was made holds ${digits(view.kv.pages * view.kv.page_size)} tokens. ${room(view, context)}`);
   host.classList.toggle("bad", plan.kv > left);
+}
+
+/** How many more answers the pool has room for now, and what else bounds them. */
+function room(view, context) {
+  const { kv, limits } = view;
+  const more = Math.floor(kv.available_pages / Math.ceil(context / kv.page_size));
+  const places = limits?.max_num_seqs ? ` At most ${digits(limits.max_num_seqs)} are decoded at once.` : "";
+  return `${view.step === null ? "Beside those that run now" : `After step ${view.step}`} it ${view.step === null ? "has" : "had"} room for ${digits(more)} more of ${digits(context)} tokens.${places}`;
 }
 
 function draw(picture, view, plan, width) {

@@ -7,7 +7,7 @@ import { legend } from "../draw/legend.js";
 import { Plot } from "../draw/plot.js";
 import { linear, niceEnd } from "../draw/scales.js";
 import { line, write } from "../draw/surface.js";
-import { prefixRuns } from "../model/pool.js";
+import { prefixRuns, replay } from "../model/pool.js";
 import { kind, positions } from "../model/steps.js";
 
 const ROW = 17;
@@ -33,7 +33,7 @@ export const prefixTree = {
       step: prefix?.step ?? step.id, unit: "tokens", page_size: about.cache.page_size,
       prompt_tokens: app.store.requests.reduce((sum, r) => sum + (r.prompt_tokens ?? 0), 0),
       saved_tokens: tokens, saved_ms: rate === null ? null : tokens * rate, saved_bytes: tokens * about.model.kv_bytes_per_token,
-      by_request: saved,
+      by_request: saved, selected: ofSelected(app, rate),
       kept_pages: step.pages.cached,
       tree: prefix === null ? null : named(prefixRuns(prefix), sequencesOf(app.store.requests)),
       next_victim: prefix?.next_victim ?? null,
@@ -41,6 +41,7 @@ export const prefixTree = {
   },
 
   sentence(view) {
+    if (view.selected) return inWords(view.selected);
     if (!view.saved_tokens) return ["No prompt in the window began like one before it: the cache saved nothing, and keeps ", num(plural(view.kept_pages, "page")), " for those to come."];
     const said = [num(plural(view.saved_tokens, "prompt token")), ` of ${view.prompt_tokens} were not computed but taken from pages that were there`];
     if (view.saved_ms !== null) said.push(": about ", num(duration(view.saved_ms), "estimated"), " and ", num(bytes(view.saved_bytes), "predicted"), " of keys and values not spent");
@@ -66,6 +67,33 @@ export const prefixTree = {
     };
   },
 };
+
+/** What the selected request took from the cache, and the pages of its text; null where none is selected. */
+function ofSelected(app, rate) {
+  const { store } = app;
+  const request = store.request(app.selection.current.request);
+  if (!request) return null;
+  const { id, cached_tokens: cached, prompt_tokens: prompt } = request;
+  return {
+    request: id, name: shortName(id), paint: requestPaint(id), cached_tokens: cached, prompt_tokens: prompt,
+    saved_ms: rate === null ? null : cached * rate, saved_bytes: cached * store.about.model.kv_bytes_per_token,
+    pages: store.derived(`pages of ${id}`, () => pagesOf(store, id)),
+  };
+}
+
+/** The pages that a request had at the last: before the step that ended it, since after that nobody has any. */
+function pagesOf({ steps, pool }, id) {
+  const last = steps.filter((step) => step.batch.some((item) => item.request === id)).slice(-2)[0];
+  const tables = last ? [...replay(steps, pool, last.id).tables.values()] : [];
+  return tables.filter(({ request }) => request === id).flatMap(({ pages }) => pages);
+}
+
+function inWords({ name, paint, cached_tokens: cached, prompt_tokens: prompt, saved_ms: ms, saved_bytes: size }) {
+  if (!cached) return [key(name, paint), ` took nothing from the cache: all ${plural(prompt, "token")} of its prompt were computed.`];
+  const said = [key(name, paint), " took ", num(plural(cached, "token")), ` of its prompt's ${digits(prompt)} from the cache, and computed ${digits(prompt - cached)}: `];
+  if (ms !== null) said.push("about ", num(duration(ms), "estimated"), " and ");
+  return [...said, num(bytes(size), "predicted"), " of keys and values not spent."];
+}
 
 /** Sequences' requests, by the sequences' numbers. */
 const sequencesOf = (requests) => new Map(requests.flatMap((r) => (r.sequences ?? []).map((sequence) => [sequence, r.id])));
@@ -111,9 +139,10 @@ function drawTree(plot, app, view, width) {
   const [old, fresh] = [Math.min(...uses), Math.max(...uses)];
   const victim = shown.find(({ node }) => node.pages.includes(view.next_victim))?.node ?? null;
   const chosen = app.selection.hovered.request ?? app.selection.current.request;
+  const own = new Set(view.selected?.pages);
   const marks = shown.map(({ node, y }) => ({
     key: `run ${node.pages[0]}`, x: x(node.depth) + 1, y: y * ROW + 3, w: Math.max(2, x(node.depth + node.tokens) - x(node.depth) - 2), h: 11,
-    node, own: chosen !== null && node.owners.includes(chosen), heat: fresh === old ? 3 : Math.round((3 * (node.used - old)) / (fresh - old)),
+    node, own: chosen !== null && (node.owners.includes(chosen) || (chosen === view.selected?.request && node.pages.some((page) => own.has(page)))), heat: fresh === old ? 3 : Math.round((3 * (node.used - old)) / (fresh - old)),
     over: { request: node.owners[0] ?? null }, choose: node.owners.length ? () => app.selection.toggle({ request: node.owners[0] }) : undefined,
     tip: () => runTip(view, node, node === victim),
   }));

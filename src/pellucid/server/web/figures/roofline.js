@@ -2,6 +2,7 @@
 
 import { el, replace, say, svg } from "../core/dom.js";
 import { bytes, digits, duration, key, num, percent, sentence } from "../core/format.js";
+import { opInWords } from "../core/names.js";
 import { legend } from "../draw/legend.js";
 import { placed } from "../draw/labels.js";
 import { decades, log } from "../draw/scales.js";
@@ -24,15 +25,18 @@ export const roofline = {
   onVisible: (visible, app) => app.wantSpans("roofline", visible),
 
   view(app) {
-    const steps = app.stepsShown(STEPS).filter((s) => s.batch.length && s.ms.forward > 0);
+    const timed = (list) => list.filter((s) => s.batch.length && s.ms.forward > 0);
+    const alone = timed([app.store.step(app.selection.current.step)].filter(Boolean));
+    const steps = alone.length ? alone : timed(app.stepsShown(STEPS));
     if (!steps.length) return app.nothing;
     const limits = peaks(app.store.about);
     const points = ["prefill", "decode"].flatMap((work) => pointsOf(app, steps.filter((s) => workOf(s) === work), work, limits));
     return {
       unit: { intensity: "operations per byte", rate: "billion operations a second" },
       peaks: { gb_per_s: limits.bandwidth, gops_int8: limits.int8, gflops_f32: limits.f32 },
+      step: alone.length ? alone[0].id : null,
       points,
-      decode: decodeShape(steps),
+      decode: decodeShape(alone.length && workOf(alone[0]) !== "decode" ? timed(app.store.steps) : steps),
     };
   },
 
@@ -41,8 +45,9 @@ export const roofline = {
     const said = [];
     for (const point of view.points.filter((p) => p.op === "whole")) {
       const roof = point.bound_by === "memory" ? "memory" : "arithmetic";
-      said.push(said.length ? " " : "", key(`${point.work === "prefill" ? "Prompts" : "Answers"}`, `stage-${point.work}`), " are bound by ", roof, ": ",
-        num(`${digits(point.rate)} Gop/s`), ", ", num(percent(point.rate / point.attainable)), " of what ", num(`${digits(point.intensity)}`, "predicted"), " operations per byte allow.");
+      const [name, is] = view.step !== null ? [`Step ${view.step}`, "is"] : [point.work === "prefill" ? "Prompts" : "Answers", "are"];
+      said.push(said.length ? " " : "", key(name, `stage-${point.work}`), ` ${is} bound by ${roof}: each byte read serves `, num(digits(point.intensity), "predicted"), " operations, at which this machine could do ",
+        num(`${digits(point.attainable)} Gop/s`, "predicted"), "; it did ", num(`${digits(point.rate)} Gop/s`), ", ", num(percent(point.rate / point.attainable)), ".");
       if (point.rate > ABOVE * point.attainable) said.push(` ${BEYOND}`);
     }
     return said;
@@ -116,8 +121,8 @@ function advise(host, view, batch) {
   if (!found) return;
   const share = (value) => num(percent(value), "predicted");
   replace(host, sentence([
-    "What would make a token cheaper? At best it would take, of its time alone: ", share(found.together), ` with ${batch} answers decoded together, `,
-    share(found.half_bits), " with weights in half the bits, ", share(found.guessed), ` with ${GUESSES.count} guesses a step of which ${100 * GUESSES.right} % are right.`,
+    "What would make an answer's token cheaper? Of the least time that it takes alone it would need ", share(found.together), ` if ${batch} answers were decoded together, `,
+    share(found.half_bits), " if the weights had half the bits, ", share(found.guessed), ` if ${GUESSES.count} tokens were guessed in each step and ${100 * GUESSES.right} % of them were right.`,
   ]));
 }
 
@@ -199,7 +204,7 @@ function mark(picture, app, point, x, y, chosen) {
     over: { op: whole ? null : point.op },
     choose: whole ? null : () => app.selection.toggle({ op: point.op }),
     tip: () => ({
-      title: `${whole ? "whole forward pass" : point.op}, ${WORK[point.work]}s`,
+      title: `${whole ? "whole forward pass" : opInWords(point.op)}, ${WORK[point.work]}s`,
       paint: `stage-${point.work}`,
       rows: [
         ["rate", `${digits(point.rate)} Gop/s`, "measured"],

@@ -1,6 +1,7 @@
 // Figure 10: a row per round of guessing: accepted, rejected, corrected.
 
 import { num, percent, plural, digits, duration } from "../core/format.js";
+import { shortName } from "../core/names.js";
 import { legend } from "../draw/legend.js";
 import { Plot } from "../draw/plot.js";
 import { write } from "../draw/surface.js";
@@ -23,6 +24,8 @@ export const speculationLadder = {
     if (!app.store.about) return app.nothing;
     if (feature === null || feature === undefined) return { empty: "off", why: "No draft guesses tokens in this engine: every answer token is computed by a step of its own. Start the server with --speculative-method ngram (the text itself is looked up), draft (a smaller model guesses) or early-exit (the first layers do)." };
     if (typeof feature === "string") return { empty: "off", why: feature };
+    const all = app.selection.current.request === null ? [] : roundsOf(app.store.steps, null);
+    if (all.length) return { empty: "no traffic", why: `Nothing was guessed for ${shortName(app.selection.current.request)}, or its steps have left the window; for all others together there were ${plural(all.length, "round")}. With nothing selected they are shown.` };
     return { empty: "no traffic", why: "Guessing is on, and no round of it is in the window." };
   },
 

@@ -76,10 +76,13 @@ function chosen(app) {
 }
 
 function drawTokens(strip, detail, funnel, app, state, view) {
+  if (state.request !== view.request) [state.request, state.chosen] = [view.request, null];
+  const current = app.selection.current.step; // another step was selected elsewhere: it has another token
+  const open = view.tokens.find((t) => String(t.index) === state.chosen);
+  if (current !== null && open?.step !== undefined && open.step !== current) state.chosen = null;
   const hovered = app.selection.hovered.step ?? app.selection.current.step;
   const signature = JSON.stringify([view.request, view.tokens.length, view.left_out, view.texts, hovered, state.chosen, view.tokens.at(-1)?.logprob, view.tokens[0]?.ms_since_last]);
   if (signature === state.drawn) return;
-  if (state.request !== view.request) [state.request, state.chosen] = [view.request, null];
   state.drawn = signature;
   const times = view.tokens.filter((t) => t.index > 0 && t.ms_since_last !== undefined).map((t) => t.ms_since_last).sort((a, b) => a - b);
   const usual = times[Math.floor(times.length / 2)] ?? 1;

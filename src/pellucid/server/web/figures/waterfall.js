@@ -1,18 +1,20 @@
 // Figure 1: one lane per request on a shared time axis.
 
-import { duration, key, num, percent } from "../core/format.js";
+import { digits, duration, key, num, percent, plural } from "../core/format.js";
 import { KINDS, STAGES, requestPaint, shortName, stagePaint } from "../core/names.js";
 import { secondsFormat, xAxis } from "../draw/axes.js";
 import { legend } from "../draw/legend.js";
 import { Plot } from "../draw/plot.js";
 import { linear } from "../draw/scales.js";
 import { hatch, line, write } from "../draw/surface.js";
-import { begin, endOf, lastMoment } from "../core/times.js";
-import { stages, stepsByRequest, stretches } from "../model/lifecycle.js";
+import { begin, endOf } from "../core/times.js";
+import { latest } from "../core/window.js";
+import { company, endOfLife, stages, stepsByRequest, stretches } from "../model/lifecycle.js";
 
 const MOST_LANES = 14;
 const LANE = 24;
 const BAR = 14;
+const MUCH = 0.1; // of the time to the first token: what is worth a sentence
 const VERBS = { finished: "took", failed: "failed after", cancelled: "was cancelled after", running: "has run for", queued: "has waited for" };
 const WORDS = { receive: "read and checked", tokenize: "tokenize", queue: "in the queue", prefill: "prompt", decode: "answer", detokenize: "detokenize", send: "send", unaccounted: "unaccounted" };
 
@@ -43,8 +45,7 @@ export const waterfall = {
       key(lane.name, lane.paint), ` ${VERBS[lane.state] ?? "is there for"} `, num(duration(total)),
       lane.ttft_ms === null ? "" : `${lane.state === "finished" ? " to its last byte" : ""}, its first token after `, lane.ttft_ms === null ? "" : num(duration(lane.ttft_ms)),
       ...(first.length && lane.ttft_ms !== null ? [" (", ...first, ")"] : []),
-      ". Of the whole: ", ...shares, "; unaccounted ", num(percent(parts.unaccounted / total)),
-      ". It shared its steps: by positions its own part of them is ", num(duration(lane.share_ms), "estimated"), ".",
+      ". ", ...whyLate(lane), "Of the whole: ", ...shares, "; unaccounted ", num(percent(parts.unaccounted / total)), ". ", ...shared(lane),
     ];
   },
 
@@ -78,11 +79,30 @@ export const waterfall = {
   },
 };
 
+/** What the first token waited for, where that was others. */
+function whyLate({ ttft_ms: ttft, stages: parts, before_first: seen }) {
+  if (ttft === null) return [];
+  const said = [];
+  const others = (list) => list.slice(0, 3).flatMap(({ name, paint }, i) => [i ? ", " : "", key(name, paint)]).concat(list.length > 3 ? ` and ${list.length - 3} more` : "");
+  if (parts.queue >= MUCH * ttft && seen.queue.others.length) said.push("While it was in the queue the engine computed for ", ...others(seen.queue.others), ". ");
+  if (seen.prompt.of > 0 && seen.prompt.own < 0.5 * seen.prompt.of) {
+    said.push(`The ${seen.prompt.steps === 1 ? "step" : plural(seen.prompt.steps, "step")} of its prompt computed ${plural(seen.prompt.of, "position")}, ${digits(seen.prompt.own)} of them its own, the rest of `, ...others(seen.prompt.others), ". ");
+  }
+  return said;
+}
+
+function shared({ steps, share_ms: share }) {
+  if (!steps.length) return [];
+  if (steps.every(({ tokens, of }) => tokens === of)) return ["It had its steps to itself."];
+  return ["It shared its steps: by positions its own part of them is ", num(duration(share), "estimated"), "."];
+}
+
 const hint = () => document.createTextNode("Drag to select a time; click a lane or a step.");
 
 function lanesShown(app, time) {
   const { request } = app.selection.current;
-  const inside = app.store.requests.filter((r) => begin(r) <= time[1] && lastMoment(r) >= time[0]);
+  const now = latest(app.store);
+  const inside = app.store.requests.filter((r) => begin(r) <= time[1] && endOfLife(r, now) >= time[0]);
   const shown = inside.slice(-MOST_LANES);
   const chosen = inside.find((r) => r.id === request);
   if (chosen && !shown.includes(chosen)) shown.splice(0, 1, chosen);
@@ -94,17 +114,29 @@ function lanesShown(app, time) {
     selected: r.id === request,
     state: r.state,
     begin: begin(r),
-    end: lastMoment(r),
+    end: endOfLife(r, now),
     ttft_ms: r.first_token ? 1000 * (r.first_token - begin(r)) : null,
-    stages: stages(r),
-    stretches: stretches(r),
+    stages: stages(r, now),
+    stretches: stretches(r, now),
     steps: steps.get(r.id) ?? [],
     share_ms: (steps.get(r.id) ?? []).reduce((sum, s) => sum + (1000 * (s.to - s.from) * s.tokens) / s.of, 0),
+    before_first: beforeFirst(r, app.store.steps),
     checks: r.checks ?? [],
     prompt_tokens: r.prompt_tokens,
     cached_tokens: r.cached_tokens,
     output_tokens: r.output_tokens,
   }));
+}
+
+/** Who had the engine before the first token of a request: while it was in the queue, and beside its prompt. */
+function beforeFirst(request, steps) {
+  const named = ({ others, ...rest }) => ({ ...rest, others: others.map((id) => ({ name: shortName(id), paint: requestPaint(id) })) });
+  const { queued, started, first_token: first, id } = request;
+  const none = { own: 0, of: 0, steps: 0, others: [] };
+  return {
+    queue: named(queued && started ? company(steps, id, queued, started) : none),
+    prompt: named(started && first ? company(steps, id, started, first) : none),
+  };
 }
 
 function draw(plot, app, view, width) {

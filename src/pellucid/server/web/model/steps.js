@@ -58,3 +58,10 @@ export function byRequest(step) {
   }
   return [...found.values()];
 }
+
+/** As many of `steps` as `most`, the newest; where step `id` would be left out, those around it. */
+export function around(steps, most, id) {
+  const place = id === null ? -1 : steps.findIndex((step) => step.id === id);
+  const end = place < 0 || place >= steps.length - most ? steps.length : Math.max(most, place + (most >> 1));
+  return steps.slice(Math.max(0, end - most), end);
+}

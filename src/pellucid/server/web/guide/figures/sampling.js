@@ -1,4 +1,4 @@
-// From scores to a token: temperature, top-k, top-p and min-p on the model's own scores.
+// From scores to a token: temperature, min-p, top-k and top-p on the model's own scores.
 
 import { el, replace } from "../../core/dom.js";
 import { ask } from "../ask.js";
@@ -19,7 +19,7 @@ export function sampling(host) {
   const topK = slider("Top-k", { min: 0, max: 20, value: 0, shown: (v) => (v ? String(v) : "off") }, again);
   const topP = slider("Top-p", { min: 0.05, max: 1, step: 0.05, value: 1, shown: (v) => v.toFixed(2) }, again);
   const minP = slider("Min-p", { min: 0, max: 0.5, step: 0.01, value: 0, shown: (v) => v.toFixed(2) }, again);
-  figure.controls.append(field.element, temperature.element, topK.element, topP.element, minP.element,
+  figure.controls.append(field.element, temperature.element, minP.element, topK.element, topP.element,
     button("Draw once", () => take(1)), button("Draw 100 times", () => take(100)));
 
   const fetchTop = () => figure.busy(async () => {
@@ -49,20 +49,19 @@ export function sampling(host) {
   fetchTop();
 }
 
-/** Probabilities after temperature, then top-k, top-p and min-p; `logprobs` in falling order. */
+/** Probabilities after temperature, then min-p, top-k and top-p, as the engine's sampler has them; `logprobs` in falling order. */
 export function chosen(logprobs, { temperature, topK, topP, minP }) {
   if (!logprobs.length) return [];
   if (temperature === 0) return logprobs.map((_, i) => (i === 0 ? 1 : 0));
-  const powers = logprobs.map((one) => Math.exp((one - logprobs[0]) / temperature));
-  let shares = normed(powers);
+  let shares = normed(logprobs.map((one) => Math.exp((one - logprobs[0]) / temperature)));
+  shares = normed(shares.map((share) => (share >= minP * shares[0] ? share : 0)));
   if (topK > 0) shares = normed(shares.map((share, i) => (i < topK ? share : 0)));
   let before = 0;
-  shares = normed(shares.map((share) => {
+  return normed(shares.map((share) => {
     const kept = before < topP ? share : 0;
     before += share;
     return kept;
   }));
-  return normed(shares.map((share) => (share >= minP * shares[0] ? share : 0)));
 }
 
 /** The place in `shares` where a number between 0 and 1 falls. */
