@@ -203,7 +203,8 @@ def test_numbers_are_those_of_the_records(served: Running, open_page: Open) -> N
     for column in view(page, "batch")["steps"]:
         assert column["positions"] == sum(i["tokens"] for i in steps[column["id"]]["batch"])
         assert column["budget"] == about["limits"]["max_num_batched_tokens"]
-    lanes = view(page, "waterfall")["lanes"]
+    shown = view(page, "waterfall")  # of a slow machine's requests it has the last half minute
+    lanes = shown["lanes"]
     assert {lane["id"] for lane in lanes} <= set(requests)
     for lane in lanes:
         told = requests[lane["id"]]
@@ -211,8 +212,13 @@ def test_numbers_are_those_of_the_records(served: Running, open_page: Open) -> N
         assert lane["begin"] == begun
         parts = [ms for stage, ms in lane["stages"].items() if stage != "total"]
         assert sum(parts) == pytest.approx(lane["stages"]["total"], abs=0.01)
-        took_part = [s for s in steps.values() for i in s["batch"] if i["request"] == lane["id"]]
-        assert len(lane["steps"]) == len({s["id"] for s in took_part})
+        took_part = {
+            s["id"]
+            for s in steps.values()
+            for i in s["batch"]
+            if i["request"] == lane["id"] and shown["from"] <= s["start"] <= shown["to"]
+        }
+        assert took_part <= {part["step"] for part in lane["steps"]}
     last = records["steps"][-1]
     counts = {name: last["pages"][name] for name in ("free", "cached", "owned")}
     owned = "pellucid.view('pages').cells.filter((cell) => cell.owners.length).length"

@@ -36,7 +36,7 @@ export const batchStrip = {
     const reason = commonest(view.steps.filter((s) => s.why.length).map((s) => s.why[0][1]));
     return [
       ...inWords(step), " ",
-      waits ? `In ${waits} of the ${plural(view.steps.length, "step")} shown somebody waited${reason === null ? "" : `, mostly because: ${reason.replace(/^waits/, "who waits, waits")}`}.` : `In none of the ${plural(view.steps.length, "step")} shown did anybody wait.`,
+      waits ? `In ${waits} of the ${plural(view.steps.length, "step")} shown somebody waited${reason === null ? "" : `, mostly ${reason.startsWith("waits for ") ? reason.slice(6) : `because: ${reason}`}`}.` : `In none of the ${plural(view.steps.length, "step")} shown did anybody wait.`,
     ];
   },
 

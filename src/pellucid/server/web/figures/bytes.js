@@ -70,7 +70,7 @@ export const byteLedger = {
     return {
       controls: [choice("Bytes", [["step", "per step"], ["position", "per position"]], state.per, (per) => ((state.per = per), redraw()))],
       draw: (view, width) => draw(plot, app, state, view, width),
-      legend: legend(...TRAFFIC.map((name) => [trafficPaint(name), WORDS[name]]), ["ink", "weights, keys and values a second (right axis)", "line"], ["quiet", "peak of this machine", "dash"]),
+      legend: legend(...TRAFFIC.map((name) => [trafficPaint(name), WORDS[name]]), ["ink", "weights, keys and values a second (right axis)", "line"], ["ink", "peak of this machine (right axis)", "dash"]),
     };
   },
 };
@@ -96,7 +96,11 @@ function draw(plot, app, state, view, width) {
       ctx.fillRect(mark.x, mark.y, mark.w, mark.h);
     }
     rateAxis(ctx, rate, width, paints);
-    if (view.peak_gb_per_s) line(ctx, 56, rate(view.peak_gb_per_s), width - 46, rate(view.peak_gb_per_s), paints.quiet, { dash: [5, 4] });
+    const peak = rate(view.peak_gb_per_s ?? 0);
+    if (view.peak_gb_per_s) {
+      line(ctx, 56, peak, width - 46, peak, paints.of("card"), { width: 3 });
+      line(ctx, 56, peak, width - 46, peak, paints.ink, { dash: [5, 4] });
+    }
     const curve = shown.map((s, i) => [places[i].mid, s.gb_per_s === null ? null : rate(s.gb_per_s)]);
     path(ctx, curve, paints.of("card"), { width: 4 }); // so that the line is seen on the columns
     path(ctx, curve, paints.ink);

@@ -93,7 +93,7 @@ function roundMarks(app, round, row, cell) {
 }
 
 function paintAcceptance(ctx, paints, shares, left, width) {
-  write(ctx, "accepted, by position", left, 8, { paint: paints.quiet });
+  write(ctx, left > 300 ? "accepted, by position" : "accepted", left, 8, { paint: paints.quiet });
   shares.forEach((share, i) => {
     const y = 18 + i * ROW;
     ctx.fillStyle = paints.grid;

@@ -77,9 +77,8 @@ function chosen(app) {
 
 function drawTokens(strip, detail, funnel, app, state, view) {
   if (state.request !== view.request) [state.request, state.chosen] = [view.request, null];
-  const current = app.selection.current.step; // another step was selected elsewhere: it has another token
   const open = view.tokens.find((t) => String(t.index) === state.chosen);
-  if (current !== null && open?.step !== undefined && open.step !== current) state.chosen = null;
+  if (open?.step !== undefined && open.step !== app.selection.current.step) state.chosen = null; // its step is not selected any more
   const hovered = app.selection.hovered.step ?? app.selection.current.step;
   const signature = JSON.stringify([view.request, view.tokens.length, view.left_out, view.texts, hovered, state.chosen, view.tokens.at(-1)?.logprob, view.tokens[0]?.ms_since_last]);
   if (signature === state.drawn) return;
@@ -92,7 +91,7 @@ function drawTokens(strip, detail, funnel, app, state, view) {
       state.chosen = state.chosen === index ? null : index;
       state.drawn = "";
       if (token?.step !== undefined) app.selection.set({ step: state.chosen === null ? null : token.step, request: state.view.request });
-      else app.changed();
+      app.changed(); // a step may have several of the tokens
     },
     over: (index) => app.selection.hover({ step: state.view.tokens.find((t) => String(t.index) === index)?.step ?? null }),
     out: () => app.selection.hover({}),

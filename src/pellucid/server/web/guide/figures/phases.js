@@ -27,6 +27,11 @@ export function phases(host) {
   run();
 }
 
+/** The time to the first token: in its bar, or where that is too short above it. */
+function named(text, right, left, y) {
+  return right > left + 60 ? label(right - 6, y + 15, text, { class: "inverse", "text-anchor": "end" }) : label(left, y - 7, text);
+}
+
 function chart(lanes, w) {
   const left = w > 400 ? 110 : 92;
   const end = Math.max(50, ...lanes.flatMap((lane) => lane.times)) * 1.02;
@@ -37,7 +42,7 @@ function chart(lanes, w) {
     return [
       label(left - 6, y + 15, lane.name, { "text-anchor": "end" }),
       svg("rect", { x: left, y, width: Math.max(0, across(first) - left), height: 22, class: "wait" }),
-      lane.times.length ? label(across(first) > left + 90 ? across(first) - 6 : left + 4, y + 15, `${first.toFixed(0)} ms`, { class: "inverse", "text-anchor": across(first) > left + 90 ? "end" : "start" }) : null,
+      lane.times.length ? named(`${first.toFixed(0)} ms`, across(first), left, y) : null,
       lane.times.map((ms) => svg("line", { x1: across(ms), x2: across(ms), y1: y - 3, y2: y + 25, class: "tick" })),
     ];
   });
