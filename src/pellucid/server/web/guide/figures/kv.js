@@ -12,7 +12,7 @@ export function kvCache(host) {
     const most = Math.max(bytes, numbers.weight_bytes);
     const { layers, kv_heads: heads, head_size: size } = numbers;
     replace(figure.picture,
-      el("p", { class: "formula" }, `2 × ${layers} layers × ${heads} heads × ${size} features × ${length.value} tokens × ${2 ** bits.value / 8} bytes × ${sequences.value} sequences = ${mega(bytes)}`),
+      el("p", { class: "formula" }, `2 × ${layers} layers × ${heads} KV heads × ${size} features × ${length.value} tokens × ${2 ** bits.value / 8} bytes × ${sequences.value} sequence${sequences.value === 1 ? "" : "s"} = ${mega(bytes)}`),
       bar("keys and values", bytes / most, mega(bytes)), bar("weights", numbers.weight_bytes / most, mega(numbers.weight_bytes)));
     const share = bytes / numbers.weight_bytes;
     figure.say(share > 1 ? `The cache is ${share.toFixed(1)} times as large as the weights: each step reads it all.` : `The cache is ${(100 * share).toFixed(0)} % of the weights' size.`);
