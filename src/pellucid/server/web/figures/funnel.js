@@ -23,25 +23,31 @@ export class Funnel {
     const wanted = `${request} ${token.index}`;
     if (wanted === this.#key) return this.#node;
     this.#key = wanted;
-    const shown = el("div", { aria: { live: "polite" } });
+    const shown = { said: el("p", { aria: { live: "polite" } }), stages: el("div", { class: "funnel" }) }; // the sentence alone is read aloud
     const inputs = FIELDS.map(([name, limits]) => [name, el("input", { type: "number", placeholder: "own", ...limits })]);
     const form = el("form", { class: "controls", on: { submit: (event) => {
       event.preventDefault();
       const given = inputs.filter(([, input]) => input.value !== "").map(([name, input]) => [name, input.valueAsNumber]);
       this.#show(shown, request, token, Object.fromEntries(given));
     } } }, inputs.map(([name, input]) => el("label", {}, name.replace("_", "-"), input)), el("button", { type: "submit" }, "Draw again"));
-    this.#node = el("div", {}, el("h4", {}, "How it was drawn"), shown, form);
+    this.#node = el("div", {}, el("h4", {}, "How it was drawn"), shown.said, shown.stages, form);
     this.#show(shown, request, token, {});
     return this.#node;
   }
 
-  async #show(host, request, token, sampling) {
-    replace(host, el("p", { class: "quiet" }, "The logits are computed again …"));
+  async #show({ said, stages }, request, token, sampling) {
+    const say = (text, quiet = true) => {
+      said.textContent = text;
+      said.classList.toggle("quiet", quiet);
+    };
+    replace(stages);
+    say("The logits are computed again …");
     try {
       const told = await this.#app.api.json("/live/funnel", { body: { request, index: token.index, sampling } });
-      replace(host, outcome(told, sampling), el("div", { class: "funnel" }, told.stages.map((stage) => drawn(stage, told.drawn))));
+      say(outcome(told, sampling), false);
+      replace(stages, told.stages.map((stage) => drawn(stage, told.drawn)));
     } catch (error) {
-      replace(host, el("p", { class: "quiet" }, error.message));
+      say(error.message);
     }
   }
 }
@@ -50,7 +56,7 @@ function outcome({ drawn: id, chosen, text, without_form: withoutForm }, samplin
   const own = Object.keys(sampling).length === 0;
   const same = chosen === null || chosen === undefined || id === chosen ? "the token that was chosen" : "another token than was chosen";
   const said = `${own ? "With its own parameters" : "With these in their place"} the draw gives ${JSON.stringify(text)}: ${same}.`;
-  return el("p", {}, withoutForm ? `${said} The answer had to have a form, whose mask is not computed again.` : said);
+  return withoutForm ? `${said} The answer had to have a form, whose mask is not computed again.` : said;
 }
 
 function drawn(stage, id) {
