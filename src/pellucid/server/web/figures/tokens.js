@@ -88,7 +88,8 @@ function drawTokens(strip, detail, funnel, app, state, view) {
   drawStrip(strip, view.tokens.map((token) => described(token, usual, hovered, state)), {
     choose: (index) => {
       const token = state.view.tokens.find((t) => String(t.index) === index);
-      state.chosen = state.chosen === index ? null : index;
+      const open = state.chosen === index && (token?.step === undefined || token.step === app.selection.current.step);
+      state.chosen = open ? null : index;
       state.drawn = "";
       if (token?.step !== undefined) app.selection.set({ step: state.chosen === null ? null : token.step, request: state.view.request });
       app.changed(); // a step may have several of the tokens
