@@ -122,11 +122,12 @@ def quantize(
 
 
 def _check_output(source: Path, output: Path, force: bool) -> None:
-    if not output.exists():
-        return
-    if output.samefile(source):
+    from pellucid.formats.gguf_write import check_place
+
+    if output.exists() and output.samefile(source):
         raise BadInput(f"{output}: is the model itself; write to another file")
-    if not force and not output.is_dir():
+    check_place(output, 0)  # before the work whose result would be lost
+    if output.exists() and not force:
         raise BadInput(f"{output}: exists; name another file, or replace it with --force")
 
 

@@ -88,16 +88,17 @@ def write_gguf(
 @contextmanager
 def replacing(path: Path, size: int) -> Iterator[BinaryIO]:
     """A file of about `size` bytes that takes the name `path` when the block ends, and vanishes
-    when it raises."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    _check_place(path, size)
+    when it raises. Where `path` is a link, what it names is replaced."""
+    check_place(path, size)
+    place = Path(os.path.realpath(path))
+    temporary = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
         with _opened(temporary, path) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
-        _sync_folder(path.parent)
+        temporary.replace(place)
+        _sync_folder(place.parent)
     except OSError as error:
         raise PellucidError(
             f"{path}: cannot be written: {error.strerror or error}; free space or choose another "
@@ -108,12 +109,17 @@ def replacing(path: Path, size: int) -> Iterator[BinaryIO]:
             temporary.unlink()
 
 
-def _check_place(path: Path, size: int) -> None:
+def check_place(path: Path, size: int) -> None:
+    """Whether a file of `size` bytes can be written as `path`, as far as can be said before. Raises
+    as `replacing`."""
     if path.is_dir():
         raise BadInput(f"{path}: is a folder; name the file to write")
-    if not path.parent.is_dir():
-        raise BadInput(f"{path.parent}: is no folder; make it, or write elsewhere")
-    free = shutil.disk_usage(path.parent).free
+    if path.exists() and not path.is_file():  # /dev/null would become a file for all
+        raise BadInput(f"{path}: is a device or a pipe; name a file to write")
+    folder = Path(os.path.realpath(path)).parent
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: is no folder; make it, or write elsewhere")
+    free = shutil.disk_usage(folder).free
     if size > free:
         raise PellucidError(
             f"{path}: takes {size} bytes and the disk has {free} left; free space or choose "

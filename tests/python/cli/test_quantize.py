@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -243,8 +245,29 @@ def test_outputs_that_are_refused(command: Command, model: Path, tmp_path: Path)
     refused(command("quantize", str(model), str(model), "-t", "q4_0", "--force"), "itself")
     refused(command("quantize", str(model), str(tmp_path), "-t", "q4_0"), "is a folder")
     refused(command("quantize", str(model), str(out), "-t", "q3_k"), "'q3_k'", "q4_k_m")
+    refused(command("quantize", str(model), str(tmp_path / "no" / "o"), "-t", "q4_0"), "no folder")
     assert out.read_text() == "old"
     assert command("quantize", str(model), str(out), "-t", "q4_0", "--force").code == 0
+
+
+@pytest.mark.parametrize("flags", [[], ["--force"]])
+def test_what_is_no_file_is_left_alone(
+    command: Command, model: Path, tmp_path: Path, flags: list[str]
+) -> None:
+    """A rename would put a file in the place of a device, /dev/null's for all programs."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    refused(command("quantize", str(model), str(pipe), "-t", "q4_0", *flags), "device or a pipe")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_link_stays_one(command: Command, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    target, link = tmp_path / "elsewhere" / "real.gguf", tmp_path / "link.gguf"
+    link.symlink_to(target)
+    assert command("quantize", str(model), str(link), "-t", "q4_0").code == 0
+    assert link.is_symlink() and target.stat().st_size > 1000
+    assert [p.name for p in target.parent.iterdir()] == ["real.gguf"]
 
 
 def test_run_quantises_at_load(command: Command, tmp_path: Path) -> None:
