@@ -12,9 +12,14 @@
 //                byte i with the codes of features i and 16 + i
 //
 // A vector of int8 or int4 is cut into blocks of 64 features and at the end perhaps one of 32, each
-// rotated by a Walsh-Hadamard transform before it is rounded (kernels/attention/rotate.inl.h), so
-// that no feature stands out of its block. A block's code c means scale * c, of int4 scale * c +
-// minimum; the parameters of a sub-block are f16[16] scales (then f16[16] minima) for each block.
+// turned by a Walsh-Hadamard transform before it is rounded (kernels/attention/rotate.inl.h), so
+// that no feature stands out of its block. The parameters of a sub-block are, for each block:
+//
+//     int8       f16[16] scales: a code c means scale * c
+//     int4       16 words, a 16-bit grid for each half of the block's 64 features, the first in the
+//                low bits: a code c means scale * (c - zero). Bits 0 to 5 are 4 zero, bits 6 to 15
+//                the scale: 5 of its exponent, from 2^-16 up, and 5 of its fraction. All ones:
+//                no number
 #pragma once
 
 #include <cstddef>
@@ -26,11 +31,15 @@
 namespace pellucid {
 
 constexpr int64_t kSubBlock = 16;  // positions
-constexpr int64_t kKvBlock = 64;   // features that share a scale
+constexpr int64_t kKvBlock = 64;   // features that are turned together
+constexpr int64_t kInt4Block = 32; // features that share a grid in int4; in int8 a whole block
 constexpr int64_t kKvPadding = 32; // a vector in blocks is a multiple of so many features
 constexpr int64_t kMostFed = 1024; // features of a vector whose errors can be fed on
 
 enum class KvType : uint8_t { f16, f32, int8, int4 };
+
+// Features that share a scale, in types of blocks.
+constexpr int64_t scaled_block(KvType type) { return type == KvType::int4 ? kInt4Block : kKvBlock; }
 
 struct KvTypes {
   KvType keys, values;

@@ -34,6 +34,14 @@ PELLUCID_INLINE I32x16 dot_pairs(I32x16 c, I32x16 a, I32x16 b) {
 PELLUCID_INLINE F32x16 to_float(I32x16 x) {
   return {_mm256_cvtepi32_ps(x.low), _mm256_cvtepi32_ps(x.high)};
 }
+template <int Up>
+PELLUCID_INLINE F32x16 float_of_bits(I32x16 words, uint32_t base) {
+  const __m256i more = _mm256_set1_epi32(static_cast<int32_t>(base));
+  const auto of = [&](__m256i x) {
+    return _mm256_castsi256_ps(_mm256_or_si256(_mm256_slli_epi32(x, Up), more));
+  };
+  return {of(words.low), of(words.high)};
+}
 PELLUCID_INLINE F32x16 load(const int8_t* p) {
   const auto part = [](const int8_t* at) {
     return _mm256_cvtepi32_ps(

@@ -23,6 +23,11 @@ PELLUCID_INLINE I32x16 dot_pairs(I32x16 c, I32x16 a, I32x16 b) {
   return {_mm512_dpwssd_epi32(c.all, a.all, b.all)};
 }
 PELLUCID_INLINE F32x16 to_float(I32x16 x) { return _mm512_cvtepi32_ps(x.all); }
+template <int Up>
+PELLUCID_INLINE F32x16 float_of_bits(I32x16 words, uint32_t base) {
+  return _mm512_castsi512_ps(
+      _mm512_or_si512(_mm512_slli_epi32(words.all, Up), _mm512_set1_epi32(static_cast<int32_t>(base))));
+}
 PELLUCID_INLINE F32x16 load(const int8_t* p) {
   return _mm512_cvtepi32_ps(
       _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));

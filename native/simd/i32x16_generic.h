@@ -46,6 +46,16 @@ inline F32x16 to_float(I32x16 x) {
   PELLUCID_LANES r.lane[i] = static_cast<float>(x.lane[i]);
   return r;
 }
+// The floats whose bits are those of each word, moved up, and `base`.
+template <int Up>
+inline F32x16 float_of_bits(I32x16 words, uint32_t base) {
+  F32x16 r;
+  PELLUCID_LANES {
+    const uint32_t bits = static_cast<uint32_t>(words.lane[i]) << Up | base;
+    memcpy(&r.lane[i], &bits, sizeof bits);
+  }
+  return r;
+}
 // Sixteen signed bytes.
 inline F32x16 load(const int8_t* p) {
   F32x16 r;

@@ -50,6 +50,15 @@ PELLUCID_INLINE F32x16 to_float(I32x16 x) {
   PELLUCID_PARTS r.part[i] = vcvtq_f32_s32(x.part[i]);
   return r;
 }
+template <int Up>
+PELLUCID_INLINE F32x16 float_of_bits(I32x16 words, uint32_t base) {
+  F32x16 r;
+  PELLUCID_PARTS {
+    const uint32x4_t moved = vshlq_n_u32(vreinterpretq_u32_s32(words.part[i]), Up);
+    r.part[i] = vreinterpretq_f32_u32(vorrq_u32(moved, vdupq_n_u32(base)));
+  }
+  return r;
+}
 PELLUCID_INLINE F32x16 widen_bytes(int8x16_t bytes) {
   const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
   return {{vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(low))),

@@ -226,11 +226,15 @@ PELLUCID_INLINE void add_values(const Work& work, const Tile& tile, const Block&
   float* sums = work.results + 16;
   ValueRange range{static_cast<int>(last_key(work.item, tile, base)), values.dim, 0, values.dim, nullptr};
   if (!values.in_blocks()) value(tile.scores, block, ahead, range, sums, stride);
-  for (int64_t b = 0; values.in_blocks() && b < values.blocks(); ++b) {
+  const int64_t features = scaled_block(values.type);
+  for (int64_t b = 0; values.in_blocks() && b * features < values.dim; ++b) {
     float starts[kTallest];
-    scale_weights(tile.scores, tile.count, block, b, range.key_end, work.scaled, starts);
-    range.begin = b * kKvBlock;
-    range.end = values.dim - range.begin < kKvBlock ? values.dim : range.begin + kKvBlock;
+    if (values.type == KvType::int4)
+      scale_weights<KvType::int4>(tile.scores, tile.count, block, b, range.key_end, work.scaled, starts);
+    else
+      scale_weights<KvType::int8>(tile.scores, tile.count, block, b, range.key_end, work.scaled, starts);
+    range.begin = b * features;
+    range.end = values.dim - range.begin < features ? values.dim : range.begin + features;
     range.starts = values.type == KvType::int4 ? starts : nullptr;
     value(work.scaled, block, ahead, range, sums, stride);
   }

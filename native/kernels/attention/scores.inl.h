@@ -41,19 +41,22 @@ struct Block {
 using Ahead = const std::byte* const*;
 
 // Queries of a tile side by side for each feature, as floats [dim][count], or for keys in blocks:
-// words of two 16-bit features [dim / 2][count], then for each block what its sum starts from, its
-// scale, and its scale times the sum of its features, each [count], and what each score begins with.
+// words of two 16-bit features [dim / 2][count], then for each block of one scale what its sum starts
+// from, its scale, and its scale times -1/4 of the sum of its features, each [count], and what each
+// score begins with.
 struct BlockQueries {
   const int32_t *words, *starts;
   const float *scales, *sums, *bases;
 
-  BlockQueries(const float* q, int64_t dim, int count)
+  BlockQueries(const float* q, KvType keys, int64_t dim, int count)
       : words(reinterpret_cast<const int32_t*>(q)),
         starts(words + dim / 2 * count),
-        scales(q + (dim / 2 + blocks(dim)) * count),
-        sums(scales + blocks(dim) * count),
-        bases(sums + blocks(dim) * count) {}
-  static int64_t blocks(int64_t dim) { return (dim + kKvBlock - 1) / kKvBlock; }
+        scales(q + (dim / 2 + blocks(keys, dim)) * count),
+        sums(scales + blocks(keys, dim) * count),
+        bases(sums + blocks(keys, dim) * count) {}
+  static int64_t blocks(KvType keys, int64_t dim) {
+    return (dim + scaled_block(keys) - 1) / scaled_block(keys);
+  }
 };
 
 // scores[i][key] = q_i . k for the sub-blocks [s, s + NS).
@@ -98,13 +101,26 @@ PELLUCID_INLINE void add_pairs(const I32x16 (&words)[NS], const int32_t* q, I32x
   }
 }
 
+// Of one block of 16 positions: scales, and in int4 four times the zeros.
+struct Grids {
+  F32x16 scale, fourths;
+};
+template <KvType kType>
+PELLUCID_INLINE Grids grids_of(const Half* params, int64_t block) {
+  if constexpr (kType == KvType::int8) return {load(params + block * kSubBlock), zero()};
+  const I32x16 words = load_words(params + block / 2 * 2 * kSubBlock);
+  const int shift = block % 2 == 0 ? 0 : 16;
+  return {float_of_bits<18>(field(words, shift + 6, 0x3ff), kScaleBase) * splat(kScaleUnit),
+          to_float(field(words, shift, 63))};
+}
+
 // One block of `features` features added to the scores of sub-blocks [0, NS).
 template <KvType kType, int NQ, int NS>
 PELLUCID_INLINE void score_block(const BlockQueries& q, int64_t begin, int64_t features,
                                  const std::byte* const* codes, const Half* const* params,
                                  Ahead ahead, float* scores) {
   constexpr int64_t kPairs = kType == KvType::int8 ? 2 : 4;
-  const int64_t b = begin / kKvBlock, step = begin / 2 / kPairs;
+  const int64_t b = begin / scaled_block(kType), step = begin / 2 / kPairs;
   I32x16 sums[NQ][NS];
   for (int i = 0; i < NQ; ++i)
     for (int s = 0; s < NS; ++s) sums[i][s] = splat_int(q.starts[b * NQ + i]);
@@ -123,17 +139,14 @@ PELLUCID_INLINE void score_block(const BlockQueries& q, int64_t begin, int64_t f
       add_pairs<kType, NQ, NS, 3>(words, x, sums);
     }
   }
-  constexpr int64_t kHalves = kType == KvType::int4 ? 2 : 1;
   for (int s = 0; s < NS; ++s) {
-    const Half* p = params[s] + b * kHalves * kSubBlock;
-    const F32x16 scale = load(p);
+    const Grids grids = grids_of<kType>(params[s], b);
     for (int i = 0; i < NQ; ++i) {
       float* score = scores + i * kKeyBlock + s * kSubBlock;
-      F32x16 y = b == 0 ? splat(q.bases[i]) : load(score);
-      y = fma(to_float(sums[i][s]), scale * splat(q.scales[b * NQ + i]), y);
+      F32x16 product = to_float(sums[i][s]) * splat(q.scales[b * NQ + i]);
       if constexpr (kType == KvType::int4)
-        y = fma(load(p + kSubBlock), splat(q.sums[b * NQ + i]), y);
-      store(score, y);
+        product = fma(grids.fourths, splat(q.sums[b * NQ + i]), product);
+      store(score, fma(grids.scale, product, b == 0 ? splat(q.bases[i]) : load(score)));
     }
   }
 }
@@ -146,9 +159,10 @@ PELLUCID_INLINE void score_columns(const float* q, const Side& keys, int s, Ahea
     using T = std::conditional_t<kType == KvType::f32, float, Half>;
     score_floats<NQ, NS, T>(q, keys.codes + s, ahead + s, dim, to);
   } else {
-    const BlockQueries queries(q, dim, NQ);
-    for (int64_t begin = 0; begin < dim; begin += kKvBlock) {
-      const int64_t features = dim - begin < kKvBlock ? dim - begin : kKvBlock;
+    const BlockQueries queries(q, kType, dim, NQ);
+    constexpr int64_t kBlock = scaled_block(kType);
+    for (int64_t begin = 0; begin < dim; begin += kBlock) {
+      const int64_t features = dim - begin < kBlock ? dim - begin : kBlock;
       score_block<kType, NQ, NS>(queries, begin, features, keys.codes + s, keys.params + s, ahead + s,
                                  to);
     }
@@ -167,15 +181,18 @@ __attribute__((noinline)) void score_tile(const float* q, const Block& block, in
     score_columns<NQ, 1, kType>(q, block.keys, s, block.values.codes, dim, scores);
 }
 
-// One query's block for keys in blocks: `stride` words, starts, scales and sums lie between its own.
+// A block of one query for keys in blocks: `stride` words, starts, scales and sums lie between its
+// own, and as many between the scaled blocks of its features.
 template <int R>
-PELLUCID_INLINE void round_query(F32x16 (&x)[R], int zero_code, int64_t stride, int32_t* words,
-                                 int32_t* start, float* scale, float* total) {
+PELLUCID_INLINE void round_query(F32x16 (&x)[R], KvType keys, int64_t stride, int32_t* words,
+                                 int32_t* starts, float* scales, float* sums) {
   transform(x, kRotateBack);  // times the keys' factor and H H: 1
   F32x16 sizes[R];
   for (int r = 0; r < R; ++r) sizes[r] = abs(x[r]);
   const float largest = most(sizes), bad = fault(x);
   const F32x16 factor = splat(largest > 0.0f ? 32767.0f / largest : 0.0f);
+  const float scale = bad == 0.0f ? largest / 32767.0f : bad;
+  const int registers = keys == KvType::int4 ? static_cast<int>(kInt4Block / 16) : R;
   int32_t sum = 0;
   for (int r = 0; r < R; ++r) {
     float whole[16];
@@ -187,17 +204,20 @@ PELLUCID_INLINE void round_query(F32x16 (&x)[R], int zero_code, int64_t stride, 
       words[(8 * r + i / 2) * stride] =
           static_cast<int32_t>(static_cast<uint32_t>(high) << 16 | (static_cast<uint32_t>(low) & 0xffffu));
     }
+    if ((r + 1) % registers != 0) continue;
+    const int64_t at = r / registers * stride;
+    starts[at] = keys == KvType::int8 ? -128 * sum : 0;
+    scales[at] = scale;
+    sums[at] = -0.25f * scale * static_cast<float>(sum);
+    sum = 0;
   }
-  *start = -zero_code * sum;
-  *scale = bad == 0.0f ? largest / 32767.0f : bad;
-  *total = *scale * static_cast<float>(sum);
 }
 
 // What the scores of keys stored less `offset` lack, for each query of a tile: q . offset.
 PELLUCID_INLINE void set_bases(const AttentionItem& item, int64_t first_query, int count,
                                const float* offset, float* q) {
   const int64_t dim = item.layer->keys.dim, n = item.head_dim;
-  float* bases = q + (dim / 2 + 3 * BlockQueries::blocks(dim)) * count;
+  float* bases = q + (dim / 2 + 3 * BlockQueries::blocks(item.layer->keys.type, dim)) * count;
   const float scale = item.scale * kLog2E;
   for (int i = 0; i < count; ++i) {
     const int64_t query = first_query + i;
@@ -218,7 +238,8 @@ PELLUCID_INLINE void set_bases(const AttentionItem& item, int64_t first_query, i
 PELLUCID_INLINE void gather(const AttentionItem& item, int64_t first_query, int count, float* q) {
   const float scale = item.scale * kLog2E;
   const KvSide& keys = item.layer->keys;
-  const int64_t dim = keys.dim, n_blocks = keys.blocks(), n = item.head_dim;
+  const int64_t dim = keys.dim, n = item.head_dim;
+  const int64_t n_blocks = keys.in_blocks() ? BlockQueries::blocks(keys.type, dim) : 0;
   for (int i = 0; i < count; ++i) {
     const int64_t query = first_query + i;
     const float* row = item.q + query / item.group * item.q_stride + query % item.group * n;
@@ -233,9 +254,9 @@ PELLUCID_INLINE void gather(const AttentionItem& item, int64_t first_query, int 
     for_each_block(dim, [&]<int R>(int64_t begin, F32x16(&x)[R]) {
       load_block(row, begin, n, x);
       for (int r = 0; r < R; ++r) x[r] = x[r] * splat(scale);
-      const int64_t at = begin / kKvBlock * count + i;
-      round_query(x, keys.type == KvType::int8 ? 128 : 0, count, words + begin / 2 * count + i,
-                  starts + at, scales + at, sums + at);
+      const int64_t at = begin / scaled_block(keys.type) * count + i;
+      round_query(x, keys.type, count, words + begin / 2 * count + i, starts + at, scales + at,
+                  sums + at);
     });
   }
 }

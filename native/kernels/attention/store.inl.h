@@ -1,6 +1,8 @@
 // A position's key and value into its page, in the types of the cache.
 #pragma once
 
+#include <bit>
+
 #include "kernels/attention/rotate.inl.h"
 
 namespace pellucid::PELLUCID_ISA {
@@ -28,10 +30,6 @@ PELLUCID_INLINE float most(const F32x16 (&x)[R]) {
   return max_lane(m);
 }
 
-// A block as whole numbers: x ~ scale * code + minimum.
-struct Codes {
-  Half scale, minimum;
-};
 constexpr Half kHalfNaN = 0x7e00;
 
 // x in half precision, held at its ends, and back.
@@ -40,30 +38,58 @@ PELLUCID_INLINE float as_half(float x, Half* h) {
   return from_half(*h);
 }
 
-// int8: scale = max |x| / 127, codes -127 .. 127. int4: minimum = min x, scale = (max x - minimum) / 15,
-// codes 0 .. 15. Scales and minima are in half precision before codes are rounded, half to even. A
-// block with what is no number gets a scale that is none.
-template <KvType kType, int R>
-PELLUCID_INLINE Codes round_block(F32x16 (&x)[R]) {
-  const float low = least(x), high = most(x);
-  Codes codes{0, 0};
-  float scale, minimum = 0.0f, last = 15.0f, first = 0.0f;
-  if constexpr (kType == KvType::int8) {
-    last = 127.0f;
-    first = -127.0f;
-    scale = as_half((high > -low ? high : -low) / last, &codes.scale);
-  } else {
-    minimum = as_half(low, &codes.minimum);
-    const float range = high - minimum;
-    scale = as_half((range > 0.0f ? range : 0.0f) / last, &codes.scale);
-  }
-  const float bad = fault(x);
+// int8: scale = max |x| / 127, in half precision before codes, -127 .. 127, are rounded, half to even;
+// of a block with what is no number, none.
+template <int R>
+PELLUCID_INLINE Half round_int8(F32x16 (&x)[R]) {
+  const float low = least(x), high = most(x), bad = fault(x);
+  Half half;
+  const float scale = as_half((high > -low ? high : -low) / 127.0f, &half);
   const F32x16 factor = splat(scale > 0.0f ? 1.0f / scale : 0.0f);
-  for (int r = 0; r < R; ++r) {
-    const F32x16 exact = (x[r] - splat(minimum)) * factor;
-    x[r] = bad == 0.0f ? nearest(max(splat(first), min(splat(last), exact))) : zero();
+  for (int r = 0; r < R; ++r)
+    x[r] = bad == 0.0f ? nearest(max(splat(-127.0f), min(splat(127.0f), x[r] * factor))) : zero();
+  return bad == 0.0f ? half : kHalfNaN;
+}
+
+// Where codes of int4 lie: x ~ scale * (code - zero), as `bits` (kv_cache.h) say.
+struct Grid {
+  float scale, zero;
+  uint16_t bits;
+};
+constexpr uint16_t kNoGrid = 0xffff;
+constexpr uint32_t kScaleBase = 224u << 23;  // exponents of 5 bits lie at the upper end of a float's,
+constexpr float kScaleUnit = 0x1p-113f;      // so that their last is no number, and begin at 2^-16
+
+// The grid whose 16 points, 0 near or among them, lie over [low, high].
+PELLUCID_INLINE Grid grid_over(float low, float high) {
+  if (low > 0.0f) low = 0.0f;
+  if (high < 0.0f) high = 0.0f;
+  const float wanted = (high - low) / 15.0f * (1.0f / kScaleUnit);
+  // Rounded to 5 bits of its fraction.
+  const auto place = static_cast<int32_t>((std::bit_cast<uint32_t>(wanted) + (1u << 17)) >> 18) -
+                     static_cast<int32_t>(kScaleBase >> 18);
+  const uint32_t scale_bits = place < 0 ? 0 : place > 991 ? 991 : static_cast<uint32_t>(place);
+  Grid grid;
+  grid.scale = std::bit_cast<float>(scale_bits << 18 | kScaleBase) * kScaleUnit;
+  const float middle = (low + high) * 0.5f;
+  const float fourths = high > low ? 30.0f - 4.0f * middle / grid.scale : 28.0f;  // of zeros, 0 is a point
+  const float held_inside = fourths < 0.0f ? 0.0f : fourths > 63.0f ? 63.0f : fourths;
+  const float zero_bits = (held_inside + kRound) - kRound;
+  grid.zero = zero_bits * 0.25f;
+  grid.bits = static_cast<uint16_t>(scale_bits << 6 | static_cast<uint32_t>(zero_bits));
+  return grid;
+}
+
+// Codes 0 .. 15, half to even, of 32 features, in place; of what is no number, no grid.
+PELLUCID_INLINE uint16_t round_int4(F32x16 (&x)[2]) {
+  if (fault(x) != 0.0f) {
+    x[0] = x[1] = zero();
+    return kNoGrid;
   }
-  return bad == 0.0f ? codes : Codes{kHalfNaN, 0};
+  const Grid grid = grid_over(least(x), most(x));
+  const F32x16 factor = splat(1.0f / grid.scale), shift = splat(grid.zero);
+  for (auto& part : x) part = nearest(max(zero(), min(splat(15.0f), part * factor + shift)));
+  return grid.bits;
 }
 
 // The codes of v (less `less`) as bytes, int8's plus `shift`, and the parameters of its blocks, 16 positions apart.
@@ -79,12 +105,17 @@ PELLUCID_INLINE void round_vector(const float* v, const float* less, int64_t n, 
     }
     for (int r = 0; r < R; ++r) x[r] = held(x[r]);
     transform(x, rotate_factor(R));
-    const Codes codes = round_block<kType>(x);
-    *params = codes.scale;
-    params += kSubBlock;
-    if constexpr (kType == KvType::int4) {
-      *params = codes.minimum;
+    if constexpr (kType == KvType::int8) {
+      *params = round_int8(x);
       params += kSubBlock;
+    } else {
+      for (int r = 0; r < R; r += 2) {
+        F32x16 half[2] = {x[r], x[r + 1]};
+        params[r / 2] = round_int4(half);
+        x[r] = half[0];
+        x[r + 1] = half[1];
+      }
+      params += 2 * kSubBlock;
     }
     float whole[16 * R];
     for (int r = 0; r < R; ++r) store(whole + 16 * r, x[r]);
@@ -114,24 +145,30 @@ PELLUCID_INLINE void round_fed(const float* v, const float* less, const float* r
     for (int r = 0; r < R; ++r) store(w + begin + 16 * r, x[r]);
   });
   if (bad != 0.0f) return round_vector<KvType::int4>(v, less, n, dim, 0, bytes, params);
-  for_each_block(dim, [&]<int R>(int64_t begin, F32x16(&x)[R]) {
+  for (int64_t begin = 0; begin < dim; begin += kInt4Block) {
+    F32x16 x[2];
     load_block(w, begin, dim, x);
-    const float minimum = as_half(least(x), &params[kSubBlock]);
-    const float range = most(x) - minimum;
-    const float scale = as_half((range > 0.0f ? range : 0.0f) / 15.0f, &params[0]);
-    params += 2 * kSubBlock;
-    const float factor = scale > 0.0f ? 1.0f / scale : 0.0f;
-    for (int64_t j = begin; j < begin + 16 * R; ++j) {
-      const float from_least = w[j] - minimum, exact = from_least * factor;
+    const Grid grid = grid_over(least(x), most(x));
+    params[begin / kKvBlock * 2 * kSubBlock + begin % kKvBlock / kInt4Block] = grid.bits;
+    const float factor = 1.0f / grid.scale;
+    for (int64_t j = begin; j < begin + kInt4Block; ++j) {
+      const float exact = w[j] * factor + grid.zero;
       const float inside = exact < 0.0f ? 0.0f : exact > 15.0f ? 15.0f : exact;
       const float code = (inside + kRound) - kRound;
       bytes[j] = static_cast<uint8_t>(static_cast<int>(code));
-      const F32x16 error = splat(__builtin_fmaf(scale, code, -from_least));
+      const F32x16 error = splat(__builtin_fmaf(grid.scale, code - grid.zero, -w[j]));
       const float* row = rows + j * dim;
       for (int64_t i = (j + 1) / 16 * 16; i < dim; i += 16)
         store(w + i, fma(error, load(row + i), load(w + i)));
     }
-  });
+  }
+}
+
+// Where a position's parameters of a type in blocks begin.
+template <KvType kType>
+PELLUCID_INLINE Half* params_of(const KvSide& side, std::byte* head, int64_t sub, int64_t lane) {
+  return reinterpret_cast<Half*>(head + side.params_at + sub * side.params) +
+         (kType == KvType::int4 ? 2 * lane : lane);
 }
 
 template <KvType kType>
@@ -140,7 +177,7 @@ PELLUCID_INLINE void store_key_blocks(const float* k, const float* offset, const
                                       int64_t lane) {
   uint8_t bytes[kVectorBytes];
   auto* words = reinterpret_cast<uint8_t*>(head + side.codes_at + sub * side.codes) + 4 * lane;
-  auto* params = reinterpret_cast<Half*>(head + side.params_at + sub * side.params) + lane;
+  Half* params = params_of<kType>(side, head, sub, lane);
   constexpr int64_t kHalves = kType == KvType::int4 ? 2 : 1;
   for (int64_t from = 0; from < side.dim; from += kVectorBytes) {
     const int64_t count = side.dim - from < kVectorBytes ? side.dim - from : kVectorBytes;
@@ -176,7 +213,7 @@ PELLUCID_INLINE void store_value_blocks(const float* v, int64_t n, const KvSide&
   uint8_t bytes[kVectorBytes];
   auto* to = reinterpret_cast<uint8_t*>(head + side.codes_at + sub * side.codes) +
              lane * (side.codes / kSubBlock);
-  auto* params = reinterpret_cast<Half*>(head + side.params_at + sub * side.params) + lane;
+  Half* params = params_of<kType>(side, head, sub, lane);
   constexpr int64_t kHalves = kType == KvType::int4 ? 2 : 1;
   for (int64_t from = 0; from < side.dim; from += kVectorBytes) {
     const int64_t count = side.dim - from < kVectorBytes ? side.dim - from : kVectorBytes;

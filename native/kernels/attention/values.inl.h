@@ -1,7 +1,7 @@
 // Weighted sums of a key block's values, one chain of fused multiply-adds over the keys.
 //
 // Values in blocks are turned (rotate.inl.h), and so are their sums. A value's scale is multiplied
-// into its weight, its minimum into what the chain starts from.
+// into its weight, its zero into what the chain starts from.
 #pragma once
 
 #include "kernels/attention/scores.inl.h"
@@ -80,22 +80,26 @@ __attribute__((noinline)) void value_tile(const float* weights, const Block& blo
 }
 
 // Weights [count][kKeyBlock] times the scales of block b of the values, for keys before `key_end`, in
-// `scaled`; `starts`: their sums with the minima. Keys of weight 0 stay 0 whatever their scale.
+// `scaled`; `starts`: less their sums with the zeros. Keys of weight 0 stay 0 whatever their scale.
+template <KvType kType>
 PELLUCID_INLINE void scale_weights(const float* weights, int count, const Block& block, int64_t b,
                                    int key_end, float* scaled, float* starts) {
-  const bool minima = block.values.type == KvType::int4;
-  for (int i = 0; i < count; ++i) {
-    F32x16 start = zero();
-    for (int s = block.begin; s * kSubBlock < key_end; ++s) {
+  F32x16 start[kTallest];
+  for (int i = 0; i < count; ++i) start[i] = zero();
+  for (int s = block.begin; s * kSubBlock < key_end; ++s) {
+    const Grids grids = grids_of<kType>(block.values.params[s], b);
+    const F32x16 zeros = grids.fourths * splat(-0.25f);
+    for (int i = 0; i < count; ++i) {
       const int64_t at = i * kKeyBlock + s * kSubBlock;
-      const Half* p = block.values.params[s] + b * (minima ? 2 : 1) * kSubBlock;
       const F32x16 w = load(weights + at);
       const Mask seen = less(zero(), w);
-      store(scaled + at, select(seen, w * load(p), zero()));
-      if (minima) start = select(seen, fma(w, load(p + kSubBlock), start), start);
+      const F32x16 of_codes = select(seen, w * grids.scale, zero());
+      store(scaled + at, of_codes);
+      if constexpr (kType == KvType::int4)
+        start[i] = select(seen, fma(of_codes, zeros, start[i]), start[i]);
     }
-    starts[i] = sum(start);
   }
+  for (int i = 0; i < count; ++i) starts[i] = sum(start[i]);
 }
 
 // The codes of a block's values as floats, for items whose many tiles would each convert them.

@@ -6,17 +6,20 @@ filled up with zeros to a multiple of 32 features, into blocks of 64 and at the 
 does not make the steps of all coarse (Chee et al. 2023, "QuIP"; Ashkboos et al. 2024, "QuaRot"),
 and rounded:
 
-    int8   x ~ scale c,            c = -127 .. 127, scale = max |x| / 127
-    int4   x ~ scale c + minimum,  c = 0 .. 15,     scale = (max x - minimum) / 15
+    int8   x ~ scale c,           c = -127 .. 127, scale = max |x| / 127
+    int4   x ~ scale (c - zero),  c = 0 .. 15, for each 32 features: 16 points over their range
 
-Scales and minima are rounded to half precision before the codes are. All of it depends on the
-vector alone, in float32 operations of one order, so that every backend writes the same codes.
+int8's scale is in half precision. Scale and zero of int4 have 16 bits together: 4 zero in the lower
+6, and a scale of 5 bits of exponent, from 2^-16 up, and 5 of fraction. They are rounded before the
+codes are. All of it depends on the vector alone, in float32 operations of one order, so that every
+backend writes the same codes.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +35,11 @@ _FLOATS: dict[str, np.dtype[np.floating]] = {
 }
 _HALF_MAX = np.float32(65504)
 _ROTATE_BACK = np.float32(0.125)
+_GRID = 32  # features that share scale and zero in int4
+_NO_GRID = np.uint16(0xFFFF)  # of what holds no number
+_SCALE_UNIT = np.float32(2.0**-113)  # its 10 bits are the upper end of a float's
+_SCALE_BASE = 224 << 5
+_SCALE_MOST = 991
 
 
 class Pages(ABC):
@@ -90,12 +98,13 @@ class _BlockPages(Pages):
         self._bits = 4 if type == "int4" else 8
         self._head_dim = head_dim
         self._dim = -(-head_dim // KV_PADDING) * KV_PADDING
-        n_blocks = -(-self._dim // KV_BLOCK)
         self._codes = np.zeros((*shape, self._dim * self._bits // 8), np.uint8)
-        self._scales = np.zeros((*shape, n_blocks), np.float16)
-        minima = n_blocks if self._bits == 4 else 0
-        self._minima = np.zeros((*shape, minima), np.float16)
-        self.arrays = (self._codes, self._scales, self._minima)
+        n_blocks = -(-self._dim // KV_BLOCK)
+        if self._bits == 4:  # a grid for each half of a block, though the last may be a half
+            self._scales: NDArray[Any] = np.zeros((*shape, 2 * n_blocks), np.uint16)
+        else:
+            self._scales = np.zeros((*shape, n_blocks), np.float16)
+        self.arrays = (self._codes, self._scales)
 
     def store(
         self, pages: Index, slots: Index, x: Float32, feedback: Float32 | None = None
@@ -105,78 +114,108 @@ class _BlockPages(Pages):
         for begin in range(0, self._dim, KV_BLOCK):
             block = padded[..., begin : begin + KV_BLOCK]
             block[...] = rotate(block)
-        # A vector with what is no number feeds nothing on.
-        sound: NDArray[np.bool_] = np.asarray(np.isfinite(padded).all(axis=-1, keepdims=True))
+        if self._bits == 8:
+            self._store_int8(pages, slots, padded)
+        else:
+            self._store_int4(pages, slots, padded, feedback)
+
+    def _store_int8(self, pages: Index, slots: Index, x: Float32) -> None:
         for b, begin in enumerate(range(0, self._dim, KV_BLOCK)):
-            end = min(begin + KV_BLOCK, self._dim)
-            codes, scales, minima = self._rounded(padded[..., begin:end])
-            if self._bits == 4 and feedback is not None:
-                codes = np.where(
-                    sound, _fed(padded, begin, end, scales, minima, feedback, sound), codes
-                ).astype(np.uint8)
-            self._scales[pages, slots, :, b] = scales[..., 0]
-            if self._bits == 4:
-                self._minima[pages, slots, :, b] = minima[..., 0]
-                codes = codes[..., 0::2] | codes[..., 1::2] << np.uint8(4)
-            at = begin * self._bits // 8
-            self._codes[pages, slots, :, at : at + codes.shape[-1]] = codes
+            block = x[..., begin : begin + KV_BLOCK]
+            largest = np.abs(block).max(axis=-1, keepdims=True)
+            scale = _half(largest / np.float32(127))
+            factor = np.where(scale > 0, 1 / np.where(scale > 0, scale, 1), 0).astype(np.float32)
+            codes = np.rint(np.clip(block * factor, -127, 127))
+            sound = ~np.isnan(largest)
+            codes = np.where(sound, codes, 0).astype(np.int8).view(np.uint8)
+            self._codes[pages, slots, :, begin : begin + codes.shape[-1]] = codes
+            self._scales[pages, slots, :, b] = scale[..., 0]
+
+    def _store_int4(self, pages: Index, slots: Index, x: Float32, feedback: Float32 | None) -> None:
+        # A vector with what is no number feeds nothing on.
+        sound = _all_finite(x)
+        for b, begin in enumerate(range(0, self._dim, _GRID)):
+            features = slice(begin, begin + _GRID)
+            finite = _all_finite(x[..., features])
+            bits = np.where(finite, _grids(x[..., features], finite), _NO_GRID)
+            rows = None if feedback is None else feedback[:, features]
+            codes = _rounded(x, begin, bits, finite, rows, sound)
+            self._scales[pages, slots, :, b] = bits
+            at = begin // 2
+            self._codes[pages, slots, :, at : at + _GRID // 2] = codes[..., 0::2] | codes[
+                ..., 1::2
+            ] << np.uint8(4)
 
     def read(self, pages: Index) -> Float32:
-        codes = self._codes[pages]
-        if self._bits == 4:
-            nibbles = np.stack([codes & 15, codes >> 4], axis=-1)
-            whole = nibbles.reshape(*codes.shape[:-1], -1).astype(np.float32)
-        else:
-            whole = np.asarray(codes.view(np.int8), np.float32)
-        scales, minima = self._scales[pages], self._minima[pages]
-        x = np.empty(whole.shape, np.float32)
-        for b, begin in enumerate(range(0, self._dim, KV_BLOCK)):
-            block = whole[..., begin : begin + KV_BLOCK] * scales[..., b, None].astype(np.float32)
-            if self._bits == 4:
-                block = block + minima[..., b, None].astype(np.float32)
-            x[..., begin : begin + KV_BLOCK] = rotate_back(block)
+        x = self._read_int8(pages) if self._bits == 8 else self._read_int4(pages)
+        for begin in range(0, self._dim, KV_BLOCK):
+            block = x[..., begin : begin + KV_BLOCK]
+            block[...] = rotate_back(block)
         return np.ascontiguousarray(x[..., : self._head_dim])
 
-    def _rounded(self, x: Float32) -> tuple[NDArray[np.uint8], Float32, Float32]:
-        """Codes, scales and minima of blocks [..., features]; what holds no number gets a scale
-        that is none."""
-        first, last = (0, 15) if self._bits == 4 else (-127, 127)
-        high, low = x.max(axis=-1, keepdims=True), x.min(axis=-1, keepdims=True)
-        if self._bits == 4:
-            minima = _half(low)
-            scales = _half(np.maximum(high - minima, 0) / np.float32(last))
-        else:
-            minima = np.zeros_like(low)
-            scales = _half(np.maximum(high, -low) / np.float32(last))
-        factor = np.where(scales > 0, 1 / np.where(scales > 0, scales, 1), 0).astype(np.float32)
-        exact = (x - minima) * factor
-        bad = np.isnan(high)
-        codes = np.where(bad, 0, np.rint(np.clip(exact, first, last)))
-        whole = codes.astype(np.int8).view(np.uint8)
-        return whole, scales, np.where(bad, np.float32(0), minima)
+    def _read_int8(self, pages: Index) -> Float32:
+        codes = np.asarray(self._codes[pages].view(np.int8), np.float32)
+        scales = self._scales[pages].astype(np.float32)
+        return codes * np.repeat(scales, KV_BLOCK, axis=-1)[..., : self._dim]
+
+    def _read_int4(self, pages: Index) -> Float32:
+        packed = self._codes[pages]
+        nibbles = np.stack([packed & 15, packed >> 4], axis=-1)
+        codes = nibbles.reshape(*packed.shape[:-1], -1).astype(np.float32)
+        grids = np.asarray(self._scales[pages][..., : self._dim // _GRID], np.uint16)
+        scale, zero = (np.repeat(part, _GRID, axis=-1) for part in _meaning(grids))
+        return np.asarray(scale * (codes - zero), np.float32)
 
 
-def _fed(
+def _all_finite(x: Float32) -> NDArray[np.bool_]:
+    return np.asarray(np.isfinite(x).all(axis=-1), np.bool_)
+
+
+def _grids(x: Float32, finite: NDArray[np.bool_]) -> NDArray[np.uint16]:
+    """The grids whose 16 points lie over the numbers of [..., 32], 0 near or among them: [...]."""
+    x = np.where(finite[..., None], x, np.float32(0))
+    low, high = np.minimum(x.min(axis=-1), 0), np.maximum(x.max(axis=-1), 0)
+    with np.errstate(over="ignore"):
+        wanted = np.asarray((high - low) / np.float32(15) * (1 / _SCALE_UNIT), np.float32)
+    place = (wanted.view(np.uint32).astype(np.int64) + (1 << 17) >> 18) - _SCALE_BASE
+    scale_bits = np.clip(place, 0, _SCALE_MOST).astype(np.uint16)
+    scale, _ = _meaning(scale_bits << np.uint16(6))
+    middle = (low + high) * np.float32(0.5)
+    fourths = np.float32(30) - np.float32(4) * middle / scale
+    fourths = np.where(high > low, fourths, np.float32(28))  # of zeros, 0 is a point
+    zero_bits = np.rint(np.clip(fourths, 0, 63)).astype(np.uint16)
+    return np.asarray(scale_bits << np.uint16(6) | zero_bits, np.uint16)
+
+
+def _meaning(bits: NDArray[np.uint16]) -> tuple[Float32, Float32]:
+    """Scales and zeros of grids."""
+    scale_bits = (bits >> np.uint16(6)).astype(np.uint32) + np.uint32(_SCALE_BASE) << np.uint32(18)
+    zeros = (bits & np.uint16(63)).astype(np.float32) * np.float32(0.25)
+    return scale_bits.astype(np.uint32).view(np.float32) * _SCALE_UNIT, zeros
+
+
+def _rounded(
     x: Float32,
     begin: int,
-    end: int,
-    scales: Float32,
-    minima: Float32,
-    feedback: Float32,
+    bits: NDArray[np.uint16],
+    finite: NDArray[np.bool_],
+    feedback: Float32 | None,
     sound: NDArray[np.bool_],
 ) -> NDArray[np.uint8]:
-    """Codes of features [begin, end) of rotated vectors x [n, kv_heads, dim], in order; the error
-    of each is taken out of those after it, in place, where they are sound."""
-    codes = np.empty((*x.shape[:-1], end - begin), np.uint8)
-    scale, minimum = scales[..., 0], minima[..., 0]
-    factor = np.where(scale > 0, 1 / np.where(scale > 0, scale, 1), 0).astype(np.float32)
-    with np.errstate(invalid="ignore", over="ignore"):  # of vectors that are not sound
-        for j in range(begin, end):
-            over = x[..., j] - minimum
-            code = np.rint(np.clip(np.nan_to_num(over * factor), 0, 15))
-            error = np.where(sound[..., 0], scale * code - over, np.float32(0))
-            x[..., j + 1 :] += error[..., None] * feedback[:, j, j + 1 :]
-            codes[..., j - begin] = code
+    """Codes of the 32 features from `begin` on of rotated vectors x [n, kv_heads, dim], in order, 0
+    where they are not `finite`; with `feedback` [kv_heads, 32, dim] the error of each is taken out
+    of those after it, in place, where vectors are `sound`."""
+    scale, zero = _meaning(np.where(finite, bits, np.uint16(0)))
+    factor = 1 / scale
+    codes = np.empty((*x.shape[:-1], _GRID), np.uint8)
+    for j in range(_GRID):
+        value = np.where(finite, x[..., begin + j], np.float32(0))
+        code = np.where(finite, np.rint(np.clip(value * factor + zero, 0, 15)), np.float32(0))
+        codes[..., j] = code
+        if feedback is not None:
+            error = np.where(sound, scale * (code - zero) - value, np.float32(0))
+            after = slice(begin + j + 1, None)
+            x[..., after] += error[..., None] * feedback[:, j, after]
     return codes
 
 
