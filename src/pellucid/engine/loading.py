@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pellucid.core.errors import PellucidError
 from pellucid.core.params import SamplingParams
+from pellucid.core.spec import ModelSpec
 from pellucid.costs import kv_types
 from pellucid.engine.defaults import default_params
 from pellucid.engine.memory import available_memory, in_words
@@ -118,13 +119,20 @@ def load(
 
 def knowing_its_keys(model: Model, tokenizer: Tokenizer) -> Model:
     """With keys in int4: the model after it has read a page."""
-    if kv_types(model.ops.kv_dtype).keys != "int4":
+    page = page_of_keys(model.spec, model.ops, tokenizer)
+    if not page:
         return model
     from pellucid.models.key_statistics import with_key_prior  # what few starts need
 
+    return with_key_prior(model, page)
+
+
+def page_of_keys(spec: ModelSpec, ops: Ops, tokenizer: Tokenizer) -> list[int]:
+    """The page that shows what keys are like, as tokens; none where keys are not in int4."""
+    if kv_types(ops.kv_dtype).keys != "int4":
+        return []
     text = (files("pellucid.engine") / "calibration.txt").read_text(encoding="utf-8")
-    ids = [i for i in tokenizer.encode(text) if i < model.spec.vocab_size]
-    return with_key_prior(model, ids)
+    return [i for i in tokenizer.encode(text) if i < spec.vocab_size]
 
 
 def check_quantization(path: Path, mix: Mix, *, requantize: bool = False) -> None:

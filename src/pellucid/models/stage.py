@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -90,8 +91,7 @@ class Stage:
         self.weights = weights
         self._family = family
         self._rows, self._table = _table(ops, 1 if layers.enters else max_rows, spec.d_model)
-        self._forward = ops.compile(self._of_forward)
-        self._hidden = ops.compile(self._of_hidden) if layers.leaves else None
+        self._compile()
 
     def forward(self, step: Step, rows: Float32 | None = None, *, hidden: bool = False) -> Float32:
         """Rows [T, d] for the next stage, or of the last one logits [R, vocabulary]; with `hidden`
@@ -102,21 +102,48 @@ class Stage:
             step = dataclasses.replace(step, tokens=np.arange(len(rows), dtype=np.int32))
         return np.array(self.ops.to_numpy(forward(step)), np.float32)
 
+    def learn_keys(self, token_ids: Sequence[int], rows: Float32 | None = None) -> Float32 | None:
+        """Know of its layers' keys what the page `token_ids` shows, as `with_key_prior` does for a
+        whole model; `rows` are those of the stage before, and what is returned is for the next:
+        None where nothing is to be learned."""
+        from pellucid.models.key_statistics import knowing, read_layers, telling_tokens
+
+        tokens = telling_tokens(self.spec, self.ops, token_ids)
+        if not tokens:
+            return None
+        table = self._table
+        if rows is not None:
+            own, table = _table(self.ops, len(rows), self.spec.d_model)
+            own[:] = rows
+            tokens = tuple(range(len(rows)))
+
+        def through(ops: Ops, step: Step) -> Array:
+            return self._through(step, ops, table)
+
+        seen, beyond = read_layers(self.spec, self.ops, tokens, through, rows_too=True)
+        self.weights = knowing(self.weights, self.spec, self.ops, seen, self.layers.first)
+        self._compile()
+        return np.array(beyond, np.float32)
+
+    def _compile(self) -> None:
+        self._forward = self.ops.compile(self._of_forward)
+        self._hidden = self.ops.compile(self._of_hidden) if self.layers.leaves else None
+
     def _of_forward(self, step: Step) -> Array:
         if not self.layers.leaves:
-            return self._through(step)
+            return self._through(step, self.ops, self._table)
         return head(self.ops, self.spec, self.weights, self._of_hidden(step))
 
     def _of_hidden(self, step: Step) -> Array:
-        rows = self.ops.take_rows(self._through(step), step.logit_rows)
+        rows = self.ops.take_rows(self._through(step, self.ops, self._table), step.logit_rows)
         return self._family.leave(self.ops, self.spec, self.weights, rows)
 
-    def _through(self, step: Step) -> Array:
-        ops, spec, family = self.ops, self.spec, self._family
+    def _through(self, step: Step, ops: Ops, table: object) -> Array:
+        spec, family = self.spec, self._family
         if self.layers.enters:
             x = family.enter(ops, spec, self.weights, step)  # [T, d]
         else:
-            x = ops.embedding(step.tokens, self._table)
+            x = ops.embedding(step.tokens, table)
         for place, layer in enumerate(spec.layers):
             w = self.weights.layer(self.layers.first + place)
             x = family.decoder_layer(ops, spec, layer, w, x, place, step)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pellucid import BadInput
 from pellucid.core.plan import Plan, Span
 from pellucid.formats import open_checkpoint
+from pellucid.models.key_statistics import with_key_prior
 from pellucid.models.registry import load_model
 from pellucid.models.stage import LayerRange, even_ranges, load_stage
 from pellucid.ops import backend
@@ -64,6 +65,48 @@ def test_the_bits_are_those_of_the_whole(path: Path, name: str, stages: int) -> 
                 rows = part.forward(dataclasses.replace(step, cache=own), rows, hidden=hidden)
             assert rows is not None
             assert rows.tobytes() == right.tobytes()
+
+
+@pytest.mark.parametrize("name", ["reference", "native"])
+@pytest.mark.parametrize("stages", [1, 2, 5])
+def test_stages_learn_of_their_keys_what_the_whole_does(path: Path, name: str, stages: int) -> None:
+    page = [(7 * i) % 50 for i in range(CONTEXT + 9)]
+    with open_checkpoint(path) as checkpoint:
+        plain = load_model(checkpoint, backend(name, kv_dtype="int4"), context=CONTEXT)
+        parts = [
+            load_stage(
+                checkpoint, backend(name, kv_dtype="int4"), layers, context=CONTEXT, max_rows=64
+            )
+            for layers in even_ranges(N_LAYERS, stages)
+        ]
+    whole = with_key_prior(plain, page)
+    rows = None
+    for part in parts:
+        rows = part.learn_keys(page, rows)
+        assert rows is not None and len(rows) == CONTEXT
+    cache = whole.ops.new_cache(whole.spec, 4, PAGE)
+    caches = [part.ops.new_cache(part.spec, 4, PAGE) for part in parts]
+    ignorant = plain.ops.new_cache(plain.spec, 4, PAGE)
+    told = []
+    for plan in plans():
+        step = lower(plan, cache)
+        expected = np.array(whole.ops.to_numpy(whole.logits(step)))
+        rows = None
+        for part, own in zip(parts, caches, strict=True):
+            rows = part.forward(dataclasses.replace(step, cache=own), rows)
+        assert rows is not None
+        assert rows.tobytes() == expected.tobytes()
+        unlearned = plain.ops.to_numpy(plain.logits(lower(plan, ignorant)))
+        told.append(expected.tobytes() != np.array(unlearned).tobytes())
+    assert all(told)
+
+
+def test_stages_learn_nothing_where_keys_have_more_bits(path: Path) -> None:
+    with open_checkpoint(path) as checkpoint:
+        [layers] = even_ranges(N_LAYERS, 1)
+        ops = backend("reference", kv_dtype="int8")
+        stage = load_stage(checkpoint, ops, layers, context=CONTEXT, max_rows=64)
+    assert stage.learn_keys(list(range(80))) is None
 
 
 def test_each_stage_has_the_weights_of_its_own_layers_alone(path: Path) -> None:

@@ -60,6 +60,12 @@ class StageActor:
             for name, weight in stage.weights.items()
         ]
 
+    def learn_keys(
+        self, token_ids: Sequence[int], rows: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32] | None:
+        """As `Stage.learn_keys`."""
+        return self._stage.learn_keys(token_ids, rows)
+
     def new_cache(self, n_pages: int, page_size: int) -> None:
         """Pages for the keys and values of its layers, in place of those it had. Raises as the
         backend's."""

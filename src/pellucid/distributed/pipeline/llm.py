@@ -9,7 +9,7 @@ from pellucid.core.errors import BadInput
 from pellucid.distributed.extra import ray_for
 from pellucid.engine.defaults import default_params
 from pellucid.engine.llm import LLM, Loading
-from pellucid.engine.loading import Loaded, open_text, weights_in_memory
+from pellucid.engine.loading import Loaded, open_text, page_of_keys, weights_in_memory
 from pellucid.engine.memory import available_memory, in_words
 from pellucid.engine.sizing import limits_for
 from pellucid.formats import open_checkpoint
@@ -82,6 +82,9 @@ class PipelineLLM(LLM):
         loading.note(f"{len(ranges)} stages; KV cache: up to {in_words(budget)} in all of them")
         self._parts = self._start(ranges, limits.max_model_len, limits.max_num_batched_tokens)
         model = PipelinedModel(spec, ops, self._parts)
+        page = page_of_keys(spec, ops, tokenizer)
+        if page:
+            model.learn_keys(page)
         return Loaded(cast("Model", model), tokenizer, templates, limits, defaults)
 
     def _start(self, ranges: list[Any], context: int, max_rows: int) -> list[Part]:

@@ -98,6 +98,17 @@ class PipelinedModel:
         self.weights = _Weights([record for records in told for record in records])
         self._parts = parts
 
+    def learn_keys(self, token_ids: Sequence[int]) -> None:
+        """Have every stage know of its keys what a page shows, as a whole model does that has read
+        it. Raises `PellucidError` if a stage has ended."""
+        rows: Any = None
+        for part in self._parts:
+            rows = part.actor.learn_keys.remote(token_ids, rows)
+        try:
+            ray.get(rows)
+        except (RayActorError, RayTaskError) as error:
+            _fail(error)
+
     def logits(self, step: Step) -> Float32:
         """Logits [R, vocabulary] of a step. Raises `PellucidError` if a stage has ended."""
         return self._through(step, hidden=False)
