@@ -39,7 +39,7 @@ MOST = 1 << 24  # of tokens
 @click.option(
     "--types",
     metavar="TYPE,...",
-    help="Quantise MODEL at load to each of these (q8_0,q4_k_m), and hold it against itself.",
+    help="Quantise MODEL at load to each of these (q8_0,q4_k_m; all), and hold it against itself.",
 )
 @click.option(
     "--requantize", is_flag=True, help="Of a model that is quantised already, too: errors add up."
@@ -155,7 +155,7 @@ def _subjects(
         return [Subject(_short(name), path) for name, path in paths.items()], other
     if len(names) > 1:
         raise BadInput(f"--types are those of one model, and {len(names)} are named: choose one")
-    mixes = {mix_named(word).name: mix_named(word) for word in _words(types)}
+    mixes = {mix_named(word).name: mix_named(word) for word in _type_words(types)}
     [(name, path)] = paths.items()
     return [Subject(type, path, mix) for type, mix in mixes.items()], other or Subject(
         f"{_short(name)}, as stored", path
@@ -185,6 +185,18 @@ def _with_activations(
     return each, replace(other, activations="f32")
 
 
+def _type_words(types: str) -> list[str]:
+    """The names of types; `all` are those that quantise."""
+    from pellucid.quant.mixes import MIXES
+
+    words = _words(types)
+    if "all" not in (word.lower() for word in words):
+        return words
+    if len(words) > 1:
+        raise BadInput(f"--types {types}: all has the others in it: leave them out")
+    return [mix.name for mix in MIXES.values() if mix.quantizes]
+
+
 def _words(names: str, flag: str = "--types", example: str = "q8_0,q4_k_m") -> list[str]:
     words = [word.strip() for word in names.split(",") if word.strip()]
     if not words:
@@ -200,6 +212,8 @@ def _check_picture(file: Path) -> None:
     """What can be said before hours of work whose picture would be lost."""
     if file.is_dir():
         raise BadInput(f"{file}: is a folder: name a file")
+    if file.exists() and not file.is_file():
+        raise BadInput(f"{file}: is a device or a pipe: name a file")
     if not file.absolute().parent.is_dir():
         raise BadInput(f"{file}: there is no such folder: make it first")
 

@@ -93,6 +93,36 @@ def report_json(report: Report) -> dict[str, Any]:
     }
 
 
+def report_of(found: dict[str, Any]) -> Report:
+    """What `report_json` made, as a report again."""
+    return Report(
+        text=found["text"],
+        tokens=found["tokens"],
+        context=found["context"],
+        backend=found["backend"],
+        threads=found["threads"],
+        compared=found["against"] is not None,
+        measured=tuple(_measured_of(model) for model in found["models"]),
+    )
+
+
+def _measured_of(model: dict[str, Any]) -> Measured:
+    divergence, rate = model["divergence"], model["tokens_per_second"]
+    return Measured(
+        name=model["name"],
+        path=model["path"],
+        quantization=model["quantization"],
+        kv_dtype=model["kv_cache_dtype"],
+        activations=model["activations"],
+        weights_bytes=model["weights_bytes"],
+        bytes_per_token=model["bytes_per_token"],
+        perplexity=Figure(**model["perplexity"]),
+        divergence=divergence and Divergence(**{k: Figure(**v) for k, v in divergence.items()}),
+        speed=rate
+        and Speed(Spread.of(rate["values"]), Spread.of(model["share_of_read_peak"]["values"])),
+    )
+
+
 def _model_json(measured: Measured) -> dict[str, Any]:
     divergence, speed = measured.divergence, measured.speed
     return {

@@ -39,6 +39,10 @@ class Mix:
     fused: TensorType | None = None
     often: bool = False
 
+    @property
+    def quantizes(self) -> bool:
+        return self.base not in (F32, F16, BF16)
+
 
 _ALL = (
     Mix("f32", 0, F32, F32),

@@ -12,8 +12,9 @@ import pytest
 
 from pellucid import LLM
 from pellucid.core.errors import BadInput, PellucidError
-from pellucid.quality import Settings, Subject, Text, run_quality
+from pellucid.quality import Settings, Subject, Text, report_json, report_of, run_quality
 from pellucid.quality.scores import Spool
+from pellucid.quant.mixes import MIXES
 from tests.python.cli.conftest import Ended, command  # noqa: F401 - a fixture
 from tests.python.convert.tiny import tiny_llama
 from tests.python.engine.tiny import CONTEXT, write_model
@@ -60,6 +61,18 @@ def test_perplexity_is_that_of_the_engine_s_own_scores(path: Path, backend: str)
     assert one.divergence is None and one.speed is None and not report.compared
 
 
+def test_all_types_of_one_model(command: Command, path: Path, text: Path) -> None:  # noqa: F811
+    flags = ("--text", str(text), "--repeats", "0", "--tokens", "300", "--json")
+    ended = command("quality", str(path), *flags, "--types", "ALL", "--context", "64")
+    assert ended.code == 0, ended.err
+    told = json.loads(ended.out)
+    kinds = [one["quantization"] for one in told["models"][1:]]
+    assert kinds == [name for name in MIXES if name not in ("f32", "f16", "bf16")]
+    assert report_json(report_of(told)) == told  # for pages that are made of what was told
+    refused = command("quality", str(path), *flags, "--types", "all,q8_0")
+    assert refused.code == 2 and "leave them out" in refused.err
+
+
 def test_types_of_one_model(command: Command, path: Path, text: Path, tmp_path: Path) -> None:  # noqa: F811
     picture = tmp_path / "p.svg"
     flags = ("--text", str(text), "--types", "q8_0, Q4_0,q8_0", "--repeats", "1", "--json")
@@ -94,7 +107,7 @@ def test_a_type_is_as_far_as_the_file_of_it(
     """And the model against itself is not far at all."""
     file = tmp_path / "q4_0.gguf"
     assert command("quantize", str(path), str(file), "-t", "q4_0").code == 0
-    flags = ("--text", str(text), "--repeats", "0", "--json")
+    flags = ("--text", str(text), "--repeats", "0", "--tokens", "300", "--json")
     files = command("quality", str(file), str(path), "--against", str(path), *flags)
     types = command("quality", str(path), "--types", "q4_0", *flags)
     of_file, itself = json.loads(files.out)["models"][1:]

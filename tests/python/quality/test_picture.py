@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from itertools import pairwise
+from itertools import combinations
 from xml.etree import ElementTree
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pellucid.quality.intervals import Figure
 from pellucid.quality.picture import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, picture
@@ -58,9 +60,24 @@ def test_one_point_and_no_divergence_at_all() -> None:
     assert len(drawn(measured("m", 9, None), compared=False)[0]) == 1
 
 
-def test_labels_do_not_cover_each_other() -> None:
-    base = measured("base", 100, None)
-    report = Report("t", 9, 9, "native", 1, True, (base, *(measured("x", 50, 0.1) for _ in "abc")))
-    heights = [float(y) for y in re.findall(r'y="([\d.]+)">x</text>', picture(report))]
-    assert len(heights) == 3
-    assert min(b - a for a, b in pairwise(heights)) >= 12
+@given(st.lists(st.tuples(st.floats(1, 300), st.floats(1e-6, 10)), min_size=1, max_size=12))
+def test_labels_cover_neither_each_other_nor_a_point(at: list[tuple[float, float]]) -> None:
+    names = [f"name{i}" for i in range(len(at))]
+    models = [measured(name, *place) for name, place in zip(names, at, strict=True)]
+    report = Report("t", 9, 9, "native", 1, True, (measured("base", 300, None), *models))
+    root = ElementTree.fromstring(picture(report))
+    texts = {text.text: text.attrib for text in root.iter(f"{SVG}text")}
+    labels = [(float(texts[name]["x"]), float(texts[name]["y"])) for name in names]
+    for (x, y), (other_x, other_y) in combinations(labels, 2):
+        assert abs(x - other_x) >= 34.9 or abs(y - other_y) >= 11.9
+    for circle in root.iter(f"{SVG}circle"):
+        cx, cy = float(circle.attrib["cx"]), float(circle.attrib["cy"])
+        for x, y in labels:
+            assert not (x < cx < x + 30 and y - 9 < cy < y)
+
+
+def test_dark_paper_has_colours_of_its_own() -> None:
+    report = Report("t", 9, 9, "native", 1, False, (measured("m", 9, None),))
+    light, _, dark = picture(report).partition("@media (prefers-color-scheme: dark)")
+    for part in (".paper", "text", ".point", ".interval", ".grid"):
+        assert part in light and part in dark
