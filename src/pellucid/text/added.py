@@ -105,7 +105,8 @@ class AddedTokens:
     def _found(self, text: str) -> list[tuple[AddedToken, int, int]]:
         if self._library is None or not any(char in text for char in self._first_chars):
             return []
-        encoding = self._library.encode(text, add_special_tokens=False)
+        # As many texts, which lets other threads work meanwhile: a conversation may be megabytes.
+        [encoding] = self._library.encode_batch([text], add_special_tokens=False)
         return [
             (self._tokens[index], start, end)
             for index, (start, end) in zip(encoding.ids, encoding.offsets, strict=True)

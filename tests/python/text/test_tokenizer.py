@@ -208,3 +208,17 @@ def test_long_repetitions_encode_and_come_back(name: str, unit: str) -> None:
     tokenizer = TOKENIZERS[name]
     text = unit * (60_000 // len(unit))
     assert tokenizer.decode(tokenizer.encode(text, add_special=False)) == text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_long_texts_are_as_their_halves(name: str) -> None:
+    """They go another way through the library, which lets other threads work meanwhile."""
+    tokenizer = TOKENIZERS[name]
+    line = "".join(NASTY).replace("\n", " ") + " the end.\n"
+    half = line * (4000 // len(line))
+    assert len(half) < 4096 < 2 * len(half)
+    long = tokenizer.encode(half + half, add_special=False)
+    assert [piece.id for piece in tokenizer.pieces(half + half, add_special=False)] == long
+    cut = half.rfind("\n") + 1
+    shorter = tokenizer.encode(half[:cut], add_special=False)
+    assert long[: len(shorter) - 4] == shorter[:-4]

@@ -16,6 +16,7 @@ from pellucid.server.reading import read
 from pellucid.server.routes.chat import as_messages, layout_of
 from pellucid.server.service import Service
 from pellucid.server.wire.tokens import DetokenizeRequest, TokenizeRequest
+from pellucid.text import Tokenizer
 
 
 async def tokenize(request: Request) -> JSONResponse:
@@ -30,7 +31,7 @@ async def tokenize(request: Request) -> JSONResponse:
         "tokens": ids,
     }
     if asking.asked.return_token_strs:
-        body["token_strs"] = [token_string(service.tokenizer, token) for token in ids]
+        body["token_strs"] = await asyncio.to_thread(_strings, service.tokenizer, ids)
     return JSONResponse({**body, **asking.extras}, headers=asking.headers)
 
 
@@ -68,6 +69,10 @@ async def _ids(service: Service, asked: TokenizeRequest) -> list[int]:
     except PellucidError as error:
         param = "messages" if asked.prompt is None else "prompt"
         raise await service.refusal(error, param) from error
+
+
+def _strings(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
+    return [token_string(tokenizer, token) for token in ids]
 
 
 def _refuse(asked: TokenizeRequest, of: str, names: str) -> None:
