@@ -120,6 +120,7 @@ async def _scene(
         "streams": len(answers),
         "whole_and_equal": len(whole),
         "left": left,
+        "longest_before_the_head_s": max(a.head_after for _, a in whole),
         "longest_without_a_sign_of_life_s": max(a.longest_unheard for _, a in whole),
         "longest_silence_between_tokens_s": max(a.longest_silence for _, a in whole),
         "tokens": after["generation_tokens_total"] - counted["generation_tokens_total"],

@@ -27,6 +27,7 @@ class Answer:
     """What came of a request. `times` has one for each line of `data`, after the request's own."""
 
     began: float = 0.0
+    head_at: float = 0.0
     status: int = 0
     times: list[float] = field(default_factory=list)
     lines: list[bytes] = field(default_factory=list)
@@ -52,6 +53,11 @@ class Answer:
         """Of choice 0, where the request asked for them."""
         choices = (choice for event in self.events for choice in event.get("choices", ()))
         return [token for choice in choices for token in choice.get("token_ids") or ()]
+
+    @property
+    def head_after(self) -> float:
+        """Seconds to the response's head."""
+        return self.head_at - self.began
 
     @property
     def first_after(self) -> float:
@@ -83,6 +89,7 @@ async def ask(
     try:
         writer.write(head.encode() + b"\r\n\r\n" + content)
         answer.status = int((await reader.readline()).split()[1])
+        answer.head_at = time.perf_counter()
         while line := await reader.readline():
             now = time.perf_counter()
             if line.startswith(b"data: "):

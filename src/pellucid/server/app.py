@@ -102,6 +102,7 @@ def create_app(
     app = FastAPI(
         title="Pellucid",
         version=__version__,
+        redirect_slashes=False,  # a redirect names whatever host the request does
         docs_url=None,  # pages that would be fetched from elsewhere
         redoc_url=None,
         middleware=[

@@ -78,7 +78,9 @@ class Offline:
                 404, f"url {line.url[:200]!r} is not answered in a batch: use {', '.join(_ROUTES)}"
             )
         model, answer = _ROUTES[line.url]
-        asking = validate(line.body, model, lenient=lenient or line.body.get("lenient") is True)
+        lenient = lenient or line.body.get("lenient") is True
+        unread = self._service.unread_names
+        asking = validate(line.body, model, lenient=lenient, unread=unread)
         if getattr(asking.asked, "stream", None):
             raise bad_request("stream: a line is answered whole: leave it out", "stream")
         call = self._service.call_of(caller, asking.asked)

@@ -98,6 +98,7 @@ def responses_params(
     asked: ResponsesRequest, defaults: SamplingParams, limits: RequestLimits
 ) -> SamplingParams:
     """Raises `ApiError` naming the field."""
+    _check_stream(asked)
     values = _choosing(asked, limits)
     if asked.top_logprobs is not None or asked.include:
         _at_most("top_logprobs", asked.top_logprobs or 0, limits.logprobs)
@@ -156,6 +157,7 @@ def sampling_in_effect(params: SamplingParams) -> dict[str, Any]:
 
 
 def _generating(asked: OpenAiGenerating, limits: RequestLimits) -> dict[str, Any]:
+    _check_stream(asked)
     values = _choosing(asked, limits)
     if asked.n is not None:
         _at_most("n", asked.n, limits.n)
@@ -199,6 +201,15 @@ def _stops(name: str, stops: Sequence[str], limits: RequestLimits) -> tuple[str,
                 f"{name}[{place}]",
             )
     return tuple(stops)
+
+
+def _check_stream(asked: OpenAiGenerating | ResponsesRequest) -> None:
+    options = asked.stream_options
+    if options is not None and any(options.model_dump().values()) and not asked.stream:
+        raise bad_request(
+            "stream_options is for streams alone: ask for a stream, or leave it out",
+            "stream_options",
+        )
 
 
 def _formatted(

@@ -8,8 +8,11 @@ covers fields that are not known or not honoured, never values of the wrong kind
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -23,6 +26,10 @@ LENIENT_HEADER: Final = "x-pellucid-lenient"
 IGNORED_HEADER: Final = "X-Pellucid-Ignored"
 _IGNORABLE: Final = frozenset({"extra_forbidden", NOT_HONOURED})
 _MAX_IGNORED: Final = 256
+MOST_KEYS_IN_ALL: Final = 100_000
+
+# Of JSON: each string, and the colon after it if it is a name.
+_STRING: Final = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"(?=[ \t\r\n]*(:?))', re.DOTALL)
 
 # Names of other servers and times, and what says the same here.
 _HINTS: Final = {
@@ -70,15 +77,19 @@ async def read(request: Request, model: type[Model]) -> Read[Model]:
     """The request's body as a `model`. Raises `ApiError` with status 400, or 413 from below."""
     data = json_object(await request.body(), "the body")
     lenient = request.headers.get(LENIENT_HEADER, "").lower() == "true"
-    return validate(data, model, lenient=lenient or data.get("lenient") is True)
+    unread: Set[str] = request.app.state.service.unread_names
+    return validate(data, model, lenient=lenient or data.get("lenient") is True, unread=unread)
 
 
-def validate(data: dict[str, Any], model: type[Model], *, lenient: bool) -> Read[Model]:
-    """`data` as a `model`; `data` loses what a lenient caller lets go."""
+def validate(
+    data: dict[str, Any], model: type[Model], *, lenient: bool, unread: Set[str] = frozenset()
+) -> Read[Model]:
+    """`data` as a `model`; `data` loses what a lenient caller lets go. `unread`: the roles whose
+    names the model's template does not read."""
     ignored: list[str] = []
     while True:
         try:
-            return Read(model.model_validate(data), tuple(ignored))
+            return Read(model.model_validate(data, context=unread), tuple(ignored))
         except ValidationError as error:
             problems = error.errors(include_url=False)
         dropped = [p for p in problems if lenient and p["type"] in _IGNORABLE]
@@ -97,7 +108,29 @@ def json_object(text: bytes, what: str) -> dict[str, Any]:
         raise bad_request(f"{what} is no JSON: {str(error)[:300]}", None) from None
     if not isinstance(data, dict):
         raise bad_request(f"{what} must be a JSON object, not {type(data).__name__}", None)
+    _refuse_repeated(text, what)
     return data
+
+
+def _refuse_repeated(text: bytes, what: str) -> None:
+    """A name that an object has twice would have one of its values ignored."""
+    keys = [key for key, colon in _STRING.findall(text) if colon]
+    if len(set(keys)) == len(keys) and not any(b"\\" in key for key in keys):
+        return
+    if len(keys) > MOST_KEYS_IN_ALL:
+        raise bad_request(
+            f"{what} has {len(keys)} names in its objects and at most {MOST_KEYS_IN_ALL} are read",
+            None,
+        )
+    hook = partial(_once_each, what)
+    json.loads(text, object_pairs_hook=hook, parse_int=str, parse_float=str)
+
+
+def _once_each(what: str, pairs: list[tuple[str, Any]]) -> None:
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise bad_request(f"{what} names {twice[:80]!r} twice in one object: give it once", twice)
 
 
 def _drop(data: dict[str, Any], problems: Sequence[ErrorDetails]) -> list[str]:

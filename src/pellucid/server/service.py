@@ -14,7 +14,8 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Final
 
 from starlette.requests import Request
 
@@ -27,6 +28,7 @@ from pellucid.server.live.journeys import Journey, Journeys
 from pellucid.server.params import as_api_error
 from pellucid.server.settings import Settings
 from pellucid.server.tools.formats import ToolFormat, format_of
+from pellucid.text import ChatTemplate
 
 logger = logging.getLogger("pellucid.server")
 
@@ -79,6 +81,9 @@ class Call:
         return hashlib.blake2b(what.encode(), key=self.chance, digest_size=16).digest()
 
 
+_NAMED: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
+
+
 class Service:
     """An engine under the settings of one application."""
 
@@ -97,6 +102,17 @@ class Service:
     @property
     def defaults(self) -> SamplingParams:
         return self.model.default_params
+
+    @cached_property
+    def unread_names(self) -> frozenset[str]:
+        """The roles of whose messages the model's template does not read the `name`."""
+        sources = {self.model.chat_template, self.model.tool_template}
+        templates = [ChatTemplate(source) for source in sources if source]
+        if not templates:
+            return frozenset()  # what is refused is the conversation
+        return frozenset(
+            role for role in _NAMED if not any(_reads_names(each, role) for each in templates)
+        )
 
     def call(self, request: Request, asked: Any) -> Call:
         """As `call_of`, for a request that came by HTTP."""
@@ -211,6 +227,11 @@ class Service:
     def tool_format(self) -> ToolFormat | None:
         """How this model writes tool calls, by its template; None: it was not made for tools."""
         return format_of(self.model.tool_template)
+
+
+def _reads_names(template: ChatTemplate, role: str) -> bool:
+    as_system = role == "developer" and "developer" not in template.source
+    return template.reads_names("system" if as_system else role)
 
 
 def _user(asked: Any) -> str | None:

@@ -28,6 +28,11 @@ Protect = Callable[[str, Place], str]
 """Makes a string of the caller's safe to render, given where it stands."""
 
 _PROBE: Final = "pellucid-probe"
+_CALLING: Final[Message] = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"id": "a", "type": "function", "function": {"name": "a", "arguments": "{}"}}],
+}
 
 
 class ChatTemplate:
@@ -133,6 +138,22 @@ class ChatTemplate:
                     if isinstance(message.get("content"), list):
                         message["content"] = _joined(message["content"], index)
         return prepared
+
+    def reads_names(self, role: str) -> bool:
+        """Whether the text of a conversation depends on the `name` of a message of `role`; True
+        where the template refuses what it would be told by."""
+        before: dict[str, list[Message]] = {
+            "system": [],
+            "user": [],
+            "assistant": [{"role": "user", "content": "a"}],
+            "tool": [{"role": "user", "content": "a"}, _CALLING],
+        }
+        message = {"role": role, "content": "a", "name": _PROBE, "tool_call_id": "a"}
+        after = [{"role": "user", "content": "a"}] if role == "system" else []
+        try:
+            return _PROBE in self.render([*before.get(role, []), message, *after])
+        except BadInput:
+            return True
 
     def _probe_parts(self) -> bool:
         """Whether the template takes a list of parts: it writes their text, not the list."""

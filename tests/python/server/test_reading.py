@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from pellucid.server.errors import ApiError
 from pellucid.server.honoured import REQUESTS
-from pellucid.server.reading import validate
+from pellucid.server.reading import MOST_KEYS_IN_ALL, json_object, validate
 from tests.python.server.running import Running
 
 CHAT = {"messages": [{"role": "user", "content": "hi"}]}
@@ -46,6 +46,7 @@ json_values = st.recursive(
         ({"prompt": "hi", "max_tokens": 0}, "max_tokens"),
         ({"prompt": "hi", "guided_json": {}}, "guided_json"),
         ({"prompt": "hi", "stream_options": {"x": 1}}, "stream_options.x"),
+        ({"prompt": "hi", "stream_options": {"include_usage": True}}, "stream_options"),
         ({"prompt": "hi", "response_format": {"type": "xml"}}, "response_format"),
         ({"prompt": "hi", "structured_outputs": {}}, "structured_outputs"),
         ({"prompt": "hi", "structured_outputs": {"choice": []}}, "structured_outputs.choice"),
@@ -201,3 +202,54 @@ def test_whatever_comes_is_read_or_refused_with_a_message(data: Any, path: str) 
         assert error.message and "\n" not in error.message.replace(repr(given_), "")
     else:
         assert isinstance(read.asked, model)
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ('{"prompt": "a", "seed": 1, "seed": 2}', "seed"),
+        ('{"prompt": "a", "seed": 1, "s\\u0065ed": 1}', "seed"),
+        ('{"prompt": "\\"a\\": 1", "logit_bias" : {"5" : 1, "5"\n:\t2}}', "5"),
+        ('{"prompt": "a", "structured_outputs": {"json": {"type": {}, "type": 1}}}', "type"),
+    ],
+)
+def test_a_name_twice_in_one_object_is_refused(server: Running, body: str, name: str) -> None:
+    """One of its values would be ignored."""
+    response = server.http.post("/v1/completions", content=body)
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["param"] == name and "twice" in error["message"]
+
+
+@given(json_values)
+def test_names_that_are_there_once_are_read(value: Any) -> None:
+    """Whatever looks like a name inside a text, and whichever other objects have it too."""
+    data = {"a": value, "b": [{"a": value, "c": '"a": "a":'}, {"a": json.dumps(value)}]}
+    for ascii_only in (True, False):
+        text = json.dumps(data, ensure_ascii=ascii_only)
+        assert json_object(text.encode("utf-8", "surrogatepass"), "it") == data
+
+
+def test_more_names_than_are_looked_at(server: Running) -> None:
+    objects = ",".join(['{"a":1}'] * (MOST_KEYS_IN_ALL + 1))
+    response = server.http.post("/v1/completions", content=f'{{"prompt": [{objects}]}}')
+    assert response.status_code == 400 and str(MOST_KEYS_IN_ALL) in response.text
+
+
+NAMED = {"messages": [{"role": "user", "content": "hi", "name": "ada"}]}
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
+def test_a_name_that_the_template_does_not_read_is_refused(server: Running, path: str) -> None:
+    response = server.post(path, NAMED)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "messages[0].name"
+    response = server.post(path, {**NAMED, "lenient": True})
+    assert response.status_code == 200
+    assert response.json()["ignored_fields"] == ["messages[0].name"]
+    assert response.headers["x-pellucid-ignored"] == "messages[0].name"
+
+
+def test_a_path_with_a_slash_too_many_is_none(server: Running) -> None:
+    response = server.post("/v1/completions/", {"prompt": "a"})
+    assert response.status_code == 404 and response.json()["error"]["code"] == "not_found"

@@ -255,3 +255,17 @@ def test_a_long_conversation_is_no_attack() -> None:
     messages = [{"role": ("user", "assistant")[i % 2], "content": "x" * 500} for i in range(2000)]
     assert len(render(templates.CHATML, messages)) > 1_000_000
     assert render(templates.CHATML, [{"role": "user", "content": "y" * 2_000_000}])
+
+
+NAMING = (
+    "{% for m in messages %}{% if m.role == 'user' and m.name %}{{ m.name }}: {% endif %}"
+    "{{ m.content }}{% endfor %}"
+)
+
+
+def test_whose_names_a_template_reads() -> None:
+    assert ChatTemplate(NAMING).reads_names("user")
+    assert not any(map(ChatTemplate(NAMING).reads_names, ("system", "assistant", "tool")))
+    refusing = "{{ raise_exception('no system') if messages[0].role == 'system' }}"
+    assert ChatTemplate(refusing).reads_names("system"), "what cannot be told is not refused"
+    assert not ChatTemplate(templates.CHATML).reads_names("user")

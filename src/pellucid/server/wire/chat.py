@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints, ValidationInfo
+from pydantic_core import PydanticCustomError
 
 from pellucid.server.wire.sampling import Count, OpenAiGenerating, TopLogprobs
-from pellucid.server.wire.strict import Some, Wire, only
+from pellucid.server.wire.strict import NOT_HONOURED, Some, Wire, only
 
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+
+
+def _read_by_template(name: str | None, info: ValidationInfo) -> str | None:
+    """`info.context` has the roles whose names the served model's template does not read."""
+    if name is not None and info.context and info.data.get("role") in info.context:
+        raise PydanticCustomError(
+            NOT_HONOURED, "is nothing that this model's chat template reads: leave it out"
+        )
+    return name
+
+
+Name = Annotated[str | None, AfterValidator(_read_by_template)]
 
 
 class TextPart(Wire):
@@ -23,13 +36,13 @@ Content = str | Some[TextPart]
 class SystemMessage(Wire):
     role: Literal["system", "developer"]
     content: Content
-    name: str | None = None
+    name: Name = None
 
 
 class UserMessage(Wire):
     role: Literal["user"]
     content: Content
-    name: str | None = None
+    name: Name = None
 
 
 class CalledFunction(Wire):
@@ -47,7 +60,7 @@ class ToolCall(Wire):
 class AssistantMessage(Wire):
     role: Literal["assistant"]
     content: Content | None = None
-    name: str | None = None
+    name: Name = None
     tool_calls: Some[ToolCall] | None = None
     refusal: only() = None  # type: ignore[valid-type]
     audio: only() = None  # type: ignore[valid-type]
@@ -60,7 +73,7 @@ class ToolMessage(Wire):
     role: Literal["tool"]
     content: Content
     tool_call_id: str
-    name: str | None = None
+    name: Name = None
 
 
 Message = Annotated[
