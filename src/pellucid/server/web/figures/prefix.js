@@ -139,10 +139,10 @@ function drawTree(plot, app, view, width) {
   const [old, fresh] = [Math.min(...uses), Math.max(...uses)];
   const victim = shown.find(({ node }) => node.pages.includes(view.next_victim))?.node ?? null;
   const chosen = app.selection.hovered.request ?? app.selection.current.request;
-  const own = new Set(view.selected?.pages);
+  const own = chosen === view.selected?.request ? pathOf(shown, view.selected) : new Set();
   const marks = shown.map(({ node, y }) => ({
     key: `run ${node.pages[0]}`, x: x(node.depth) + 1, y: y * ROW + 3, w: Math.max(2, x(node.depth + node.tokens) - x(node.depth) - 2), h: 11,
-    node, own: chosen !== null && (node.owners.includes(chosen) || (chosen === view.selected?.request && node.pages.some((page) => own.has(page)))), heat: fresh === old ? 3 : Math.round((3 * (node.used - old)) / (fresh - old)),
+    node, own: chosen !== null && (node.owners.includes(chosen) || own.has(node)), heat: fresh === old ? 3 : Math.round((3 * (node.used - old)) / (fresh - old)),
     over: { request: node.owners[0] ?? null }, choose: node.owners.length ? () => app.selection.toggle({ request: node.owners[0] }) : undefined,
     tip: () => runTip(view, node, node === victim),
   }));
@@ -164,6 +164,16 @@ function drawTree(plot, app, view, width) {
     xAxis(ctx, x, { y: height - 32, format: digits, paints: app.paints, most: 4 });
     write(ctx, leaves > MOST_ROWS ? `tokens from the beginning of a prompt; ${leaves - MOST_ROWS} more branches` : "tokens from the beginning of a prompt", 4, height - 6, { paint: app.paints.quiet });
   });
+}
+
+/** The runs that hold a request's text, from its first page on: a page further down may have another text by now. */
+function pathOf(rows, { pages }) {
+  const [held, found] = [new Set(pages), new Set()];
+  for (const { node, parent } of rows.toSorted((a, b) => a.node.depth - b.node.depth)) {
+    const goesOn = parent ? found.has(parent.node) : node.pages[0] === pages[0];
+    if (goesOn && held.has(node.pages[0])) found.add(node);
+  }
+  return found;
 }
 
 function runTip(view, node, victim) {
