@@ -26,17 +26,24 @@ def render(results: list[dict[str, Any]]) -> str:
 
 def _of_result(result: dict[str, Any]) -> str:
     machine, error = result["machine"], result["calibration"]["error"]
-    others = machine["cores_that_others_took"]
+    others, pace = machine["cores_that_others_took"], result["pace"]
+    parts = [value for name, value in pace.items() if name.startswith("calibration")]
     lines = [
         f"{result['model_title']}, {machine['threads']} threads on {machine['processor']}, "
         f"{machine['date']}; {result['places']} places, prompts {result['prompt_tokens']}, answers "
         f"{result['output_tokens']} tokens. Steps that the fit did not see were off by "
         f"{error['step']:.0%} in the median, phases of them by {error['phase']:.0%}. Of "
         f"{machine['cores']} cores, others took {min(others.values()):.2f} to "
-        f"{max(others.values()):.2f} meanwhile.",
+        f"{max(others.values()):.2f} meanwhile. Steps took {_range(parts)} times what the whole "
+        "calibration says in its three parts, and in the loads' two turns "
+        + ", ".join(
+            f"{_range([v for k, v in pace.items() if k.startswith(load['load'])])} ({load['load']})"
+            for load in result["loads"]
+        )
+        + ".",
         "",
-        "| load | | predicted | measured | off | allowed | |",
-        "|---|---|---|---|---|---|---|",
+        "| load | | predicted | measured | off | allowed | | with the pace as it was |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for load in result["loads"]:
         name = f"{load['load']}: {load['requests_per_second']:.2f} requests/s"
@@ -45,7 +52,17 @@ def _of_result(result: dict[str, Any]) -> str:
             name = ""
     rows = [row for load in result["loads"] for row in load["rows"]]
     within = sum(row["within"] for row in rows)
-    return "\n".join([*lines, "", f"{within} of {len(rows)} figures are within what is allowed."])
+    known = [row for row in rows if row["known_pace_off"] is not None]
+    alike = sum(abs(row["known_pace_off"]) <= row["allowed"] for row in known)
+    told = f"{within} of {len(rows)} figures are within what is allowed"
+    if known:
+        told += f"; with the pace as it was {alike} of {len(known)}"
+    return "\n".join([*lines, "", f"{told}."])
+
+
+def _range(values: list[float]) -> str:
+    low, high = f"{min(values):.2f}", f"{max(values):.2f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _row(row: dict[str, Any]) -> str:
@@ -53,10 +70,12 @@ def _row(row: dict[str, Any]) -> str:
     predicted, measured = (
         f"{row[key]:.0f}" if rate else _milliseconds(row[key]) for key in ("predicted", "measured")
     )
+    chance = row["scatter"] / row["predicted"]
     verdict = "yes" if row["within"] else "**no**"
+    known = "" if row["known_pace_off"] is None else f"{row['known_pace_off']:+.0%}"
     return (
-        f"{row['what']} | {predicted} | {measured} | {row['off']:+.0%} | "
-        f"{row['allowed']:.0%} | {verdict}"
+        f"{row['what']} | {predicted} ±{chance:.0%} | {measured} | {row['off']:+.0%} | "
+        f"{row['allowed']:.0%} | {verdict} | {known}"
     )
 
 

@@ -2,9 +2,10 @@
 
     python bench/simulate.py [--requests 400] [--json]
 
-A model of 8 billion parameters on an H100 by its roofline, and the same by a fitted sum of terms,
-at a light load, near saturation and over it; prompts of 500 tokens, answers of 100, prefix caching
-on. Seconds are of this thread's processor time: what else runs on the machine does not count.
+A model of 8 billion parameters on an H100 by its roofline, and the same by a fitted sum of terms
+with an uneven pace, at a light load, near saturation and over it; prompts of 500 tokens, answers of
+100, prefix caching on. Seconds are of this thread's processor time: what else runs on the machine
+does not count.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pellucid.costs.roofline import Priced
 from pellucid.scheduling import Limits
 from pellucid.simulate.answers import Question, served
 from pellucid.simulate.lengths import Lognormal
+from pellucid.simulate.pace import Pace
 from pellucid.simulate.run import run
 from pellucid.simulate.setup import Setup
 from pellucid.simulate.sweep import Sweep
@@ -28,6 +30,7 @@ from pellucid.simulate.times import TERMS, Fitted, Roofline, StepTime
 from pellucid.simulate.traffic import Made
 
 WANTED = 100_000  # steps a minute
+UNEVEN = Pace.of((0.02 + 0.004 * (i % 7), 0.02) for i in range(1000))
 LOADS = {"light": 0.2, "near saturation": 0.9, "over saturation": 1.2}
 
 
@@ -68,7 +71,11 @@ def main() -> None:
 
 def measure(name: str, times: StepTime, requests: int) -> list[dict[str, float | str]]:
     limits = Limits(8192, 32, 512, 16384, 16, prefix_caching=True)
-    setup, traffic = Setup(limits, times), Made(1.0, Lognormal(500, 1.0), Lognormal(100, 0.7))
+    pace = UNEVEN if isinstance(times, Fitted) else Pace()
+    setup, traffic = (
+        Setup(limits, times, pace=pace),
+        Made(1.0, Lognormal(500, 1.0), Lognormal(100, 0.7)),
+    )
     with Sweep(1) as sweep:
         crowd = replace(Question(setup, traffic, requests, (0,)).crowd, requests=128)
         most = served(sweep.points([crowd])[0])

@@ -14,13 +14,13 @@ from pellucid.capacity.least_squares import Float64, non_negative
 from pellucid.capacity.observe import Observed, Step, median
 from pellucid.core.errors import PellucidError
 from pellucid.core.spec import ModelSpec
+from pellucid.simulate.pace import Pace
 from pellucid.simulate.setup import Path
 from pellucid.simulate.times import Fitted, Windows, features
 
 _LEAST_STEPS: Final = 60
 _ROUNDS: Final = 6  # of reweighting; a fit of this size settles in three
 _FAR: Final = 0.15  # residuals beyond are noise, and pull with constant force (Huber 1964)
-_QUANTILES: Final = 41
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Seconds of each of `pellucid.simulate.times.TERMS`, how steps scatter, what is added beside
-    them, and how far it is off. steps: how many were measured, in `seconds`."""
+    """Seconds of each of `pellucid.simulate.times.TERMS`, the machine's pace meanwhile, what is
+    added beside steps, and how far it is off. steps: how many were measured, in `seconds`."""
 
     seconds_each: tuple[float, ...]
-    scatter: tuple[float, ...]
+    pace: Pace
     path: Path
     error: Error
     steps: int
@@ -57,12 +57,11 @@ def fit(spec: ModelSpec, observed: Observed) -> Calibration:
     a, t = _matrix(spec, steps), np.array([step.seconds for step in steps])
     each = _terms(a, t)
     like_traffic = np.array([step.phase in observed.mixed for step in steps])
-    ratios = t[like_traffic] / (a[like_traffic] @ each)
-    scale = float(t[like_traffic].sum() / (a[like_traffic] @ each).sum())
-    each = each * scale
+    took, modelled = t[like_traffic], a[like_traffic] @ each
+    each = each * float(took.sum() / modelled.sum())
     return Calibration(
         tuple(map(float, each)),
-        _scatter(ratios / scale, t[like_traffic]),
+        Pace.of(zip(map(float, took), map(float, modelled), strict=True)),
         Path(median(observed.before), 0.0, median(observed.after)),
         _error(a, t, steps),
         len(steps),
@@ -85,14 +84,6 @@ def _terms(a: Float64, t: Float64) -> Float64:
         off = np.abs(a @ each / t - 1)
         weights = np.minimum(1.0, _FAR / np.maximum(off, 1e-9))
     return each
-
-
-def _scatter(ratios: Float64, seconds: Float64) -> tuple[float, ...]:
-    """Quantiles whose mean is 1: the model's mean is already that of the steps."""
-    found = np.quantile(ratios, np.linspace(0, 1, _QUANTILES))
-    found[-1] = min(found[-1], 2 * found[-2])  # the worst of all is one moment's trouble
-    mean = float((found[1:] + found[:-1]).mean() / 2)
-    return tuple(float(x) / mean for x in found)
 
 
 def _error(a: Float64, t: Float64, steps: Sequence[Step]) -> Error:

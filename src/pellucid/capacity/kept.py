@@ -12,6 +12,7 @@ from pellucid import __version__
 from pellucid.capacity.fit import Calibration, Error
 from pellucid.core.spec import ModelSpec
 from pellucid.hub.places import home, write_atomically
+from pellucid.simulate.pace import Pace
 from pellucid.simulate.setup import Path as Between
 from pellucid.simulate.times import TERMS
 
@@ -38,7 +39,7 @@ def keep(key: str, calibration: Calibration, folder: Path | None = None) -> Path
     path = (folder or home()) / _FILE
     known = _read(path)
     known[key] = {"made_at": time.time(), "terms": TERMS, **asdict(calibration)}
-    write_atomically(path, json.dumps(known, indent=1) + "\n")
+    write_atomically(path, json.dumps(known) + "\n")
     return path
 
 
@@ -50,7 +51,7 @@ def find(key: str, folder: Path | None = None) -> Kept | None:
     try:
         calibration = Calibration(
             _floats(found["seconds_each"]),
-            _floats(found["scatter"]),
+            Pace(_floats(found["pace"]["times"]), _floats(found["pace"]["work"])),
             Between(**{name: float(value) for name, value in found["path"].items()}),
             Error(**{name: float(value) for name, value in found["error"].items()}),
             int(found["steps"]),

@@ -15,8 +15,9 @@ from pellucid.costs.hardware import Hardware, find_hardware, table
 from pellucid.costs.roofline import Limits
 from pellucid.engine.machine import machine_peaks, processor_name
 from pellucid.engine.memory import available_memory
+from pellucid.simulate.pace import Pace
 from pellucid.simulate.setup import Path
-from pellucid.simulate.times import Fitted, Roofline, Scatter, StepTime
+from pellucid.simulate.times import Fitted, Roofline, StepTime
 
 HERE = "here"
 _MEMORY_SHARE = (
@@ -79,8 +80,8 @@ class Machine:
         return Path() if self.kept is None else self.kept.calibration.path
 
     @property
-    def scatter(self) -> Scatter:
-        return Scatter() if self.kept is None else Scatter(self.kept.calibration.scatter)
+    def pace(self) -> Pace:
+        return Pace() if self.kept is None else self.kept.calibration.pace
 
 
 def with_kv(times: StepTime, subject: Subject, kv_dtype: str) -> StepTime:

@@ -61,7 +61,7 @@ def make_question(subject: Subject, machine: Machine, fit: Fit, wishes: Wishes) 
         wishes.routing,
         wishes.guessing,
         machine.path,
-        machine.scatter,
+        machine.pace,
     )
     seeds = tuple(range(wishes.seed, wishes.seed + wishes.seeds))
     return Question(setup, wishes.traffic, wishes.requests, seeds, wishes.goals)

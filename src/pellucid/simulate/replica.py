@@ -13,7 +13,7 @@ from pellucid.simulate.draws import Draws, draws, mix
 from pellucid.simulate.setup import Setup
 from pellucid.simulate.tally import Tally
 
-_SCATTER, _ACCEPTED = 16, 17  # streams of draws, beside those of the traffic
+_PACE, _ACCEPTED = 16, 17  # streams of draws, beside those of the traffic
 _LOOK_EACH: Final = 8  # of so many steps, what the time of one goes to is looked at
 
 
@@ -31,8 +31,8 @@ class Replica:
         self._spans: list[SpanRecord] = []
         self._alive: dict[int, Sequence] = {}
         self._steps = 0
-        # Replicas scatter each in their own way.
-        self._scatter: Draws = draws(seed, _SCATTER + 32 * (number + 1))
+        # Each replica keeps its own pace.
+        self._played = setup.pace.played(draws(seed, _PACE + 32 * (number + 1)))
         self._luck: Draws = draws(seed, _ACCEPTED + 32 * (number + 1))
         self._began = 0.0
 
@@ -72,7 +72,7 @@ class Replica:
             new(SpanRecord, (id, start, len(tokens), n_logits))
             for id, start, tokens, _, n_logits in plan.spans
         ]
-        return now + self._seconds(plan)
+        return now + self._seconds(plan, now)
 
     def end(self, now: float) -> int:
         """The step is done: tokens are known, and who has all that it asked for is over. Returns
@@ -94,19 +94,17 @@ class Replica:
                 tally.over(sequence, now)
         return before - self.load
 
-    def _seconds(self, plan: Plan) -> float:
+    def _seconds(self, plan: Plan, now: float) -> float:
         setup, spans = self._setup, self._spans
         seconds = setup.times.seconds(spans)
         if setup.guessing is not None and plan.room:
             longest = max(plan.room.values())
             seconds += setup.times.draft_seconds(spans, longest, setup.guessing.size)
         self._steps += 1
-        if setup.scatter.quantiles:
-            seconds *= setup.scatter.factor(self._scatter.at(self._steps).random())
         # Chosen as if at random: a stride could keep time with the traffic.
         if mix(self._steps) % _LOOK_EACH == 0:
             self._tally.look(setup.times, spans, self.scheduler, setup.limits)
-        return seconds
+        return self._played.seconds(now, seconds)
 
     def _tokens(self, plan: Plan) -> dict[int, tuple[int, ...]]:
         """What comes of the step: a token of its own for each sequence, more where guesses were

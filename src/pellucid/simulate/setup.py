@@ -7,7 +7,8 @@ from typing import Literal
 
 from pellucid.core.errors import BadInput
 from pellucid.scheduling import Limits
-from pellucid.simulate.times import Scatter, StepTime
+from pellucid.simulate.pace import Pace
+from pellucid.simulate.times import StepTime
 
 Routing = Literal["prefix", "least-loaded", "round-robin"]
 ROUTINGS: tuple[Routing, ...] = ("prefix", "least-loaded", "round-robin")
@@ -45,8 +46,8 @@ class Path:
 
 @dataclass(frozen=True)
 class Setup:
-    """`replicas` engines that are alike, behind a router. `scatter` is of real steps about the
-    cost model."""
+    """`replicas` engines that are alike, behind a router. `pace` is that of real steps over
+    the cost model's."""
 
     limits: Limits
     times: StepTime
@@ -54,7 +55,7 @@ class Setup:
     routing: Routing = "prefix"
     guessing: Guessing | None = None
     path: Path = field(default_factory=Path)
-    scatter: Scatter = field(default_factory=Scatter)
+    pace: Pace = field(default_factory=Pace)
 
     def __post_init__(self) -> None:
         if not 1 <= self.replicas <= MOST_REPLICAS:

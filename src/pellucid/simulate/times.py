@@ -263,20 +263,3 @@ class Fitted:
             return sum(a * b for a, b in zip(each, values, strict=False))
 
         return seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Scatter:
-    """How real steps scatter about the model: quantiles of measured over modelled, evenly spaced
-    from the least to the most. Empty: they do not."""
-
-    quantiles: tuple[float, ...] = ()
-
-    def factor(self, uniform: float) -> float:
-        """That of a step, `uniform` being its draw in [0, 1)."""
-        if not self.quantiles:
-            return 1.0
-        place = uniform * (len(self.quantiles) - 1)
-        low = int(place)
-        here = self.quantiles[low]
-        return here + (place - low) * (self.quantiles[min(low + 1, len(self.quantiles) - 1)] - here)

@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from pellucid.capacity.serving import served
 from tests.python.cli.conftest import Ended, command  # noqa: F401 - a fixture
 from tests.python.engine.tiny import write_model
@@ -19,7 +21,9 @@ LOAD = ("--prompt-tokens", "8", "--output-tokens", "4", "--requests", "20", "--s
 def test_a_plan_of_this_machine(
     command: Callable[..., Ended],  # noqa: F811
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("pellucid.capacity.observe._TRAFFIC_S", 0.2)
     model = str(write_model(tmp_path / "tiny.gguf"))
     guessed = command("plan", model, *LOAD)
     assert guessed.code == 0, guessed.err

@@ -17,6 +17,9 @@ def row(what: str, predicted: float, measured: float, allowed: float) -> dict[st
         "off": off,
         "allowed": allowed,
         "within": abs(off) <= allowed,
+        "scatter": 0.1 * predicted,
+        "known_pace": 1.05 * measured,
+        "known_pace_off": 0.05,
     }
 
 
@@ -33,6 +36,7 @@ RESULT = {
         "cores_that_others_took": {"calibration": 0.1, "light": 0.2},
     },
     "calibration": {"error": {"step": 0.061, "phase": 0.04, "worst_phase": 0.2}},
+    "pace": {"calibration 1": 0.9, "calibration 2": 1.1, "light 1": 1.2, "light 2": 1.2},
     "loads": [
         {
             "load": "light",
@@ -51,9 +55,12 @@ def test_the_page_says_what_the_results_say() -> None:
 
 def test_what_is_off_is_said() -> None:
     found = plan_table.render([RESULT])
-    assert "| light: 2.50 requests/s | tokens/s | 95 | 100 | -5% | 10% | yes |" in found
-    assert "|  | ttft p50 | 200 ms | 100 ms | +100% | 15% | **no** |" in found
+    assert "| light: 2.50 requests/s | tokens/s | 95 ±10% | 100 | -5% | 10% | yes | +5% |" in found
+    assert "|  | ttft p50 | 200 ms ±10% | 100 ms | +100% | 15% | **no** | +5% |" in found
     assert "1 of 2 figures are within" in found
+    assert "with the pace as it was 2 of 2" in found
+    assert "0.90 to 1.10 times" in found
+    assert "1.20 (light)" in found
     assert "others took 0.10 to 0.20" in found
 
 

@@ -7,6 +7,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path as File
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from hypothesis.extra.numpy import arrays
 from pellucid.capacity.fit import fit
 from pellucid.capacity.kept import find, keep, key_of
 from pellucid.capacity.least_squares import non_negative
-from pellucid.capacity.observe import Observed, Step, phases
+from pellucid.capacity.observe import Observed, Step, phases, steps_of
 from pellucid.core.errors import PellucidError
 from pellucid.core.record import SpanRecord
 from pellucid.core.spec import LayerSpec, ModelSpec
@@ -80,17 +81,25 @@ def test_what_steps_are_made_of_is_found(spec: ModelSpec) -> None:
     assert found.error.step < 1e-3
     assert found.path.before == pytest.approx(0.002)
     assert found.path.after == pytest.approx(0.001)
-    assert all(factor == pytest.approx(1.0, abs=1e-3) for factor in found.scatter)
+    assert found.pace.done(0.1) == pytest.approx(0.1, rel=1e-2)
 
 
-def test_noise_becomes_scatter_and_an_error_that_is_said() -> None:
+def pairs(values: tuple[float, ...]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    return values[:-1], values[1:]
+
+
+def test_noise_becomes_a_pace_and_an_error_that_is_said() -> None:
     truth = Fitted(SPEC, (5e-3, 1e-3, 8e-4, 2e-4, 1e-4, 9e-5, 5e-4, 2e-4, 1e-6, 2e-7, 3e-9))
     seen = observed(truth, 600, 0.2)
     found = fit(SPEC, seen)
     assert 0.05 < found.error.step < 0.15  # half of the noise, in the median
     assert found.error.phase < 0.05
-    assert found.scatter[0] == pytest.approx(0.8, abs=0.05)
-    assert found.scatter[-1] == pytest.approx(1.2, abs=0.05)
+    pace = found.pace
+    rates = [
+        (b - a) / (d - c) for a, b, c, d in zip(*pairs(pace.work), *pairs(pace.times), strict=True)
+    ]
+    assert min(rates) == pytest.approx(1 / 1.2, abs=0.05)
+    assert max(rates) == pytest.approx(1 / 0.8, abs=0.08)
     times = found.times(SPEC)
     mixed = [step for step in seen.steps if step.phase in seen.mixed]
     modelled = sum(times.seconds(step.spans) for step in mixed)
@@ -106,6 +115,20 @@ def test_the_short_way_is_the_sum_of_the_terms() -> None:
             whole = sum(a * b for a, b in zip(each, features(spans, windows), strict=True))
             assert times.seconds(spans) == pytest.approx(whole)
             assert times.with_kv(0.5).seconds(spans) <= times.seconds(spans)
+
+
+def record(wait: float, wall: float, running: int, waiting: int = 0) -> dict[str, Any]:
+    span = {"sequence": 3, "context": 9, "tokens": 1, "logits": 1}
+    queue = {"running": running, "waiting": waiting}
+    return {"ms": {"wait": wait, "wall": wall}, "queue": queue, "batch": [span]}
+
+
+def test_who_waits_for_a_request_takes_no_time() -> None:
+    records = [record(900, 905, 1), record(1, 6, 0, 1), record(2, 8, 0), record(70, 75, 2)]
+    records.append(record(0.5, 4, 1) | {"ms": {"wait": None, "wall": None}})
+    steps = steps_of(records, "x")
+    assert [step.seconds for step in steps] == pytest.approx([0.006, 0.008, 0.005])
+    assert steps[0].spans == (SpanRecord(3, 8, 1, 1),)
 
 
 def test_too_few_steps_are_refused() -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from pellucid import AsyncLLM
 from pellucid.capacity.calibrate import sweep
-from pellucid.capacity.client import Prompts, ask, body_of, get_json
+from pellucid.capacity.client import Heard, Prompts, ask, body_of, get_json
 from pellucid.capacity.fit import fit
+from pellucid.capacity.observe import apart
 from pellucid.core.errors import PellucidError
 from pellucid.engine.client import LocalClient
 from tests.python.engine.conftest import DEFAULTS
@@ -38,7 +39,10 @@ def port_of(running: Running) -> int:
     return int(running.url.rpartition(":")[2])
 
 
-def test_a_sweep_sees_its_own_steps_and_a_fit_comes_of_it(llm: AsyncLLM, running: Running) -> None:
+def test_a_sweep_sees_its_own_steps_and_a_fit_comes_of_it(
+    llm: AsyncLLM, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pellucid.capacity.observe._TRAFFIC_S", 0.2)
     spec = llm.spec
     told: list[tuple[int, int]] = []
     seen = asyncio.run(sweep(port_of(running), spec, lambda done, of: told.append((done, of))))
@@ -50,12 +54,22 @@ def test_a_sweep_sees_its_own_steps_and_a_fit_comes_of_it(llm: AsyncLLM, running
     assert all(step.seconds > 0 for step in seen.steps)
     # Each request passed the server and came back: neither way is negative.
     assert seen.before and min(seen.before) > 0
-    assert seen.after
+    assert len(seen.before) == len(seen.after) > 5
+    crowd = [step for step in seen.steps if step.phase == "8 users, 1"]
+    assert max(len(step.spans) for step in crowd) == 4
+    assert seen.mixed == {f"{n} users, {i}" for n in (1, 2, 4, 8) for i in (1, 2)}
     found = fit(spec, seen)
     assert found.steps == len(seen.steps)
     assert all(each >= 0 for each in found.seconds_each)
     times = found.times(spec)
     assert all(times.seconds(step.spans) > 0 for step in seen.steps)
+
+
+def test_those_that_come_together_are_left_out() -> None:
+    heard = [Heard(at) for at in (3.0, 1.0, 1.01, 2.0, 4.0, 4.0)]
+    assert apart(heard) == [heard[3], heard[0]]
+    assert apart(heard[:1]) == heard[:1]
+    assert apart([]) == []
 
 
 def test_an_answer_has_a_time_for_each_token(running: Running, llm: AsyncLLM) -> None:

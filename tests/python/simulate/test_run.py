@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from pellucid.core.errors import BadInput
 from pellucid.simulate.lengths import Fixed, Lengths, Lognormal, Uniform
+from pellucid.simulate.pace import Pace
 from pellucid.simulate.run import run
 from pellucid.simulate.setup import ROUTINGS, Guessing, Path, Setup
-from pellucid.simulate.times import Scatter
 from tests.python.simulate.steps import Constant, check_conserved, limits, made, summary
 
 lengths = st.one_of(
@@ -38,7 +38,7 @@ setups = st.builds(
     st.sampled_from(ROUTINGS),
     st.none() | st.builds(Guessing, st.integers(1, 5), st.floats(0, 1), st.floats(0, 0.3)),
     st.builds(Path, st.floats(0, 0.1), st.floats(0, 1e-4), st.floats(0, 0.1)),
-    st.builds(Scatter, st.sampled_from([(), (0.9, 1.0, 1.3)])),
+    st.sampled_from([Pace(), Pace.of([(0.1, 0.15), (0.3, 0.2)])]),
 )
 
 
@@ -188,11 +188,13 @@ def test_drafts_take_their_time() -> None:
     assert found.itl.p50 == pytest.approx(0.01 * (1 + 4 * 0.1))
 
 
-def test_scatter_is_that_of_its_quantiles() -> None:
-    setup = Setup(limits(), Constant(0.01), scatter=Scatter((0.8, 1.0, 1.6)))
+def test_pace_is_that_of_its_trace() -> None:
+    setup = Setup(
+        limits(), Constant(0.01), pace=Pace.of([(0.012, 0.01)] * 50 + [(0.008, 0.01)] * 50)
+    )
     found = summary(setup, made(1.0, 20, 200), 50, users=1)
-    assert found.itl.mean == pytest.approx(0.01 * (0.9 + 1.3) / 2, rel=0.02)
-    assert found.itl.p50 == pytest.approx(0.01, rel=0.02)
+    assert found.itl.mean == pytest.approx(0.01, rel=0.05)
+    assert found.itl.p90 == pytest.approx(0.012, rel=0.02)
 
 
 def test_what_the_context_does_not_hold_is_cut_and_counted() -> None:

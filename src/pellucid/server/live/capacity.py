@@ -20,7 +20,7 @@ from pellucid.server.errors import ApiError, bad_request
 from pellucid.simulate.figure import figure
 from pellucid.simulate.lengths import Lognormal
 from pellucid.simulate.setup import Setup
-from pellucid.simulate.times import Roofline, Scatter
+from pellucid.simulate.times import Roofline
 from pellucid.simulate.traffic import Made
 from pellucid.simulate.workers import Worker
 
@@ -136,7 +136,7 @@ def _setup(about: EngineAbout) -> tuple[Setup, dict[str, Any]]:
             about.limits,
             found.times(about.spec),
             path=found.path,
-            scatter=Scatter(found.scatter),
+            pace=found.pace,
         )
         return setup, {"step_times": "calibrated", "error": asdict(found.error)}
     machine = about.machine

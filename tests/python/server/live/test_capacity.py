@@ -13,6 +13,7 @@ from pellucid.capacity.fit import Calibration, Error
 from pellucid.capacity.kept import keep
 from pellucid.engine.client import LocalClient
 from pellucid.server.live import capacity
+from pellucid.simulate.pace import Pace
 from pellucid.simulate.setup import Path as Between
 from pellucid.simulate.times import TERMS
 from tests.python.engine.conftest import DEFAULTS
@@ -40,7 +41,7 @@ def calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def noted(*arguments: Any) -> str:
         keys.append(real(*arguments))
         each = (STEP, *(0.0,) * (len(TERMS) - 1))
-        keep(keys[-1], Calibration(each, (), Between(0.004), Error(0.1, 0.1, 0.2), 100, 2.0))
+        keep(keys[-1], Calibration(each, Pace(), Between(0.004), Error(0.1, 0.1, 0.2), 100, 2.0))
         return keys[-1]
 
     monkeypatch.setattr(capacity, "key_of", noted)
