@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from pellucid.capacity.report import Load, Report, WhatIf
     from pellucid.simulate.answers import TokenCost
 
-_WIDTH = 118
+_WIDEST, _NARROWEST = 118, 80
+_ROOMY = 110  # columns from which bands have their place in tables
 
 
 def draw(report: Report) -> str:
@@ -28,8 +30,10 @@ def draw(report: Report) -> str:
     from rich.console import Console
 
     out = io.StringIO()
+    columns = shutil.get_terminal_size((_WIDEST, 24)).columns
+    width = max(_NARROWEST, min(_WIDEST, columns))
     console = Console(
-        file=out, width=_WIDTH, force_terminal=sys.stdout.isatty(), highlight=False, markup=False
+        file=out, width=width, force_terminal=sys.stdout.isatty(), highlight=False, markup=False
     )
     _subject(console, report)
     _saturation(console, report)
@@ -80,25 +84,32 @@ def _saturation(console: Console, report: Report) -> None:
 def _curve(console: Console, report: Report) -> None:
     replicas = report.replicas
     whose = "one replica" if replicas == 1 else f"{replicas} replicas"
-    _title(console, f"Latency against load, {whose} (simulated; ± holds with 95 %)")
+    bands = "; ± holds with 95 %" if console.width >= _ROOMY else ""
+    _title(console, f"Latency against load, {whose} (simulated{bands})")
     table = _table(
-        "requests/s", "tokens/s", "TTFT p50", "TTFT p95", "ITL p50", "ITL p95", "e2e p95", "busy"
+        console,
+        *("requests/s", "tokens/s", "TTFT p50", "TTFT p95", "ITL p50", "ITL p95", "e2e p95"),
+        "busy",
     )
     for load in report.curve:
-        table.add_row(*_cells(load))
+        table.add_row(*_cells(load, bands=console.width >= _ROOMY))
     console.print(table)
 
 
-def _cells(load: Load) -> list[str]:
+def _cells(load: Load, *, bands: bool) -> list[str]:
     point = load.point
+
+    def told(value: Callable[[Summary], float | None], words: Callable[[float], str]) -> str:
+        return _banded(point, value, words, bands=bands)
+
     return [
-        f"{load.rate:.3g}{'' if load.stable else ' !'}",
-        _banded(point, lambda run: run.output_tokens, "{:.4g}".format),
-        _banded(point, delay("ttft", "p50"), _seconds),
-        _banded(point, delay("ttft", "p95"), _seconds),
-        _banded(point, delay("itl", "p50"), _seconds),
-        _banded(point, delay("itl", "p95"), _seconds),
-        _banded(point, delay("e2e", "p95"), _seconds),
+        f"{_rate(load.rate)}{'' if load.stable else ' !'}",
+        told(lambda run: run.output_tokens, "{:.4g}".format),
+        told(delay("ttft", "p50"), _seconds),
+        told(delay("ttft", "p95"), _seconds),
+        told(delay("itl", "p50"), _seconds),
+        told(delay("itl", "p95"), _seconds),
+        told(delay("e2e", "p95"), _seconds),
         f"{point.mean(lambda run: run.utilization):.0%}",
     ]
 
@@ -106,7 +117,7 @@ def _cells(load: Load) -> list[str]:
 def _load(console: Console, report: Report) -> None:
     load, replicas = report.chosen, report.replicas
     many = "1 replica" if replicas == 1 else f"{replicas} replicas"
-    _title(console, f"At {load.rate:.3g} requests a second, {many}")
+    _title(console, f"At {_rate(load.rate)} requests a second, {many}")
     if not load.stable:
         console.print("it does not keep up: requests come faster than they are served")
     for name, words in (("ttft", "first token"), ("itl", "between tokens"), ("e2e", "last token")):
@@ -136,20 +147,19 @@ def _within(console: Console, report: Report) -> None:
     if report.within_goals is None:
         console.print("one replica meets the goals at no load that was tried")
     else:
-        console.print(
-            f"one replica meets the goals up to about {report.within_goals:.3g} requests a second"
-        )
+        most = _rate(report.within_goals)
+        console.print(f"one replica meets the goals up to about {most} requests a second")
 
 
 def _what_ifs(console: Console, report: Report) -> None:
     if not report.what_ifs:
         return
-    rate = report.chosen.rate
+    rate = _rate(report.chosen.rate)
     _title(
         console,
-        f"What would change it (one seed; at {rate:.3g} requests a second; cost when never idle)",
+        f"What would change it (one seed; at {rate} requests a second; cost when never idle)",
     )
-    table = _table("change", "most req/s", "TTFT p95", "token p50", "ITL p95", "$/M answer")
+    table = _table(console, "change", "most req/s", "TTFT p95", "token p50", "ITL p95", "$/M out")
     base = report.what_ifs[0].saturation or 1.0
     for one in report.what_ifs:
         table.add_row(*_changed(one, base))
@@ -166,7 +176,7 @@ def _changed(one: WhatIf, base: float) -> list[str]:
     cost = "" if one.cost is None or one.cost.answer is None else f"{one.cost.answer:.3g}"
     return [
         one.change,
-        f"{one.saturation:.3g} (x{one.saturation / base:.2f})",
+        f"{_rate(one.saturation)} (x{one.saturation / base:.2f})",
         _banded(point, delay("ttft", "p95"), _seconds),
         _banded(point, delay("per_token", "p50"), _seconds),
         _banded(point, delay("itl", "p95"), _seconds),
@@ -184,13 +194,21 @@ def _cost_words(cost: TokenCost) -> str:
 
 
 def _banded(
-    point: Point, value: Callable[[Summary], float | None], words: Callable[[float], str]
+    point: Point,
+    value: Callable[[Summary], float | None],
+    words: Callable[[float], str],
+    *,
+    bands: bool = True,
 ) -> str:
     band = point.band(value)
     if band is None:
         return "-"
     off = (band.high - band.mean) / band.mean if band.mean else 0.0
-    return words(band.mean) + (f" ±{min(off, 9.99):.0%}" if off >= 0.005 else "")
+    return words(band.mean) + (f" ±{min(off, 9.99):.0%}" if bands and off >= 0.005 else "")
+
+
+def _rate(value: float) -> str:
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
 
 
 def _seconds(value: float) -> str:
@@ -204,10 +222,10 @@ def _title(console: Console, text: str) -> None:
     console.print(text, style="bold")
 
 
-def _table(*heads: str) -> Table:
+def _table(console: Console, *heads: str) -> Table:
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(box=None, pad_edge=False, padding=(0, 2 if console.width >= _ROOMY else 1, 0, 0))
     for number, head in enumerate(heads):
         table.add_column(head, justify="left" if not number else "right", no_wrap=True)
     return table

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from pellucid.cli.arguments import (
     find_config,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pellucid.simulate.traffic import Traffic
 
 _RATE, _PROMPT, _OUTPUT = 1.0, "512", "128"
+_OF_TRAFFIC = ("prompt_tokens", "output_tokens", "shared_prefix", "prefixes", "burstiness")
 
 
 def _goals(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -175,6 +177,7 @@ def _traffic(flags: dict[str, Any]) -> Traffic:
     from pellucid.simulate.traffic import Made
 
     if flags["log"] is not None:
+        _check_alone("--log", "tells its own traffic", *_OF_TRAFFIC)
         with _opened(flags["log"]) as lines:
             return read_log(lines, str(flags["log"]))
     return Made(
@@ -211,10 +214,21 @@ def _guessing(flags: dict[str, Any]) -> Guessing | None:
     from pellucid.simulate.setup import Guessing
 
     if flags["speculative_tokens"] is None:
+        sizes = "speculative_acceptance", "speculative_size"
+        _check_alone("no --speculative-tokens", "guesses nothing", *sizes)
         return None
     return Guessing(
         flags["speculative_tokens"], flags["speculative_acceptance"], flags["speculative_size"]
     )
+
+
+def _check_alone(what: str, why: str, *names: str) -> None:
+    """Raises `BadInput` for a flag that would count for nothing."""
+    source = click.get_current_context().get_parameter_source
+    for name in names:
+        if source(name) is ParameterSource.COMMANDLINE:
+            flag = "--" + name.replace("_", "-")
+            raise BadInput(f"{flag} counts for nothing with {what}, which {why}: leave it out")
 
 
 def _rates(text: str | None) -> tuple[float, ...]:

@@ -24,6 +24,7 @@ _CROWD: Final = 2
 # before its places are taken has not seen its load.
 _PER_REPLICA: Final = 40
 _PER_PLACE: Final = 3
+MOST_PLACES: Final = 4096  # beyond, the crowd's requests alone would take minutes
 _ALIKE: Final = 8  # replicas that tell together what as many seeds would
 
 
@@ -48,8 +49,15 @@ class Question:
 
     @property
     def crowd(self) -> Case:
-        """As much as it can do: more users than have places."""
-        users = _CROWD * self.setup.limits.max_num_seqs
+        """As much as it can do: more users than have places. Raises `BadInput` for places beyond
+        what is simulated."""
+        places = self.setup.limits.max_num_seqs
+        if places > MOST_PLACES:
+            raise BadInput(
+                f"max_num_seqs {places}: {MOST_PLACES} sequences at once are the most that are "
+                "simulated: lower it"
+            )
+        users = _CROWD * places
         # Each place is taken several times over, so that the beginning and the end count little.
         requests = max(self.requests, 8 * users)
         return Case(self.setup, self.traffic, requests, self.seeds, users=users)

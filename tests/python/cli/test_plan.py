@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,8 +26,9 @@ CONFIG = {
     "rope_theta": 10000.0,
     "torch_dtype": "bfloat16",
 }
-QUICK = ("--prompt-tokens", "60", "--output-tokens", "8", "--requests", "20", "--seeds", "2",
-         "--max-num-seqs", "4", "--processes", "1", "--hardware", "t4")  # fmt: skip
+LOGGED = ("--requests", "20", "--seeds", "2", "--max-num-seqs", "4", "--processes", "1",
+          "--hardware", "t4")  # fmt: skip
+QUICK = ("--prompt-tokens", "60", "--output-tokens", "8", *LOGGED)
 
 
 @pytest.fixture
@@ -67,6 +68,47 @@ def test_a_plan_of_a_configuration(command: Command, model: Path) -> None:
     assert any("nothing was run" in warning for warning in found["warnings"])
 
 
+def objects(value: object, name: str = "plan") -> Iterator[tuple[str, dict[str, object]]]:
+    """Every object in the JSON, with the key that it stands under."""
+    if isinstance(value, dict):
+        yield name, value
+        for key, one in value.items():
+            yield from objects(one, key)
+    for one in value if isinstance(value, list) else ():
+        yield from objects(one, name)
+
+
+def told_keys() -> dict[str, set[str]]:
+    """What docs/plan.md says of the JSON: lines of a name and the keys of its object."""
+    page = (Path(__file__).parents[3] / "docs/plan.md").read_text(encoding="utf-8")
+    block = page.partition("<!-- keys of the JSON -->")[2].split("```")[1]
+    lines = [line.partition(": ") for line in block.strip().splitlines()]
+    return {name: set(keys.split(", ")) for name, _, keys in lines}
+
+
+def test_the_page_tells_of_every_key_and_of_no_other(command: Command, model: Path) -> None:
+    flags = ("--ttft-p95", "1", "--rate", "3", "--speculative-tokens", "2", "--json")
+    found = json.loads(command("plan", str(model), *QUICK, *flags).out)
+    told = told_keys()
+    seen: dict[str, set[str]] = {name: set() for name in told}
+    for name, one in objects(found):
+        keys = set(one)
+        if "served_per_second" in keys:
+            seen["point"] |= keys & told["point"]
+            keys -= told["point"]
+        if name in ("ttft", "itl", "e2e", "per_token"):
+            name = "delays"
+        elif keys == told["band"]:
+            name = "band"
+        elif name.startswith("cost"):
+            name = "cost"
+        if keys and name not in ("parts", "waiting_for"):  # whatever there is
+            assert keys <= told.get(name, set()), name
+            seen[name] |= keys
+    del told["calibration"], seen["calibration"]  # of no machine of the table
+    assert seen == told
+
+
 def test_the_same_seed_gives_the_same_plan(command: Command, model: Path) -> None:
     flags = ("plan", str(model), *QUICK, "--json", "--no-what-if")
     first = command(*flags).out
@@ -81,6 +123,20 @@ def test_a_plan_in_a_terminal(command: Command, model: Path) -> None:
     heads = ("Where it saturates, and why", "Latency against load", "What would change it")
     for words in ("it fits", *heads, "goal itl-p95", "a million tokens cost", "note:"):
         assert words in found
+
+
+def test_a_narrow_terminal_holds_it(
+    command: Command, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = (str(model), *QUICK, "--rate", "5", "--itl-p95", "0.1", "--rates", "5,9,4000")
+    monkeypatch.setenv("COLUMNS", "80")
+    found = command("plan", *flags).out
+    assert max(map(len, found.splitlines())) <= 80
+    assert "\N{HORIZONTAL ELLIPSIS}" not in found
+    assert "\x1b" not in found  # no terminal, no colours
+    monkeypatch.setenv("COLUMNS", "200")
+    wide = command("plan", *flags).out
+    assert 80 < max(map(len, wide.splitlines())) <= 118
 
 
 def test_replicas_are_as_many_as_the_goals_need(command: Command, model: Path) -> None:
@@ -99,7 +155,7 @@ def test_a_log_is_traffic(command: Command, model: Path, tmp_path: Path) -> None
         {"arrival_s": i * 0.01, "prompt_tokens": 20 + i, "output_tokens": 4} for i in range(30)
     ]
     log.write_text("\n".join(map(json.dumps, lines)))
-    ended = command("plan", str(model), *QUICK, "--log", str(log), "--json", "--no-what-if")
+    ended = command("plan", str(model), *LOGGED, "--log", str(log), "--json", "--no-what-if")
     found = json.loads(ended.out)
     assert found["load"]["requests_per_second"] == pytest.approx(100)
     assert found["traffic"]["mean_prompt_tokens"] == pytest.approx(34.5)
@@ -110,6 +166,9 @@ def test_a_log_is_traffic(command: Command, model: Path, tmp_path: Path) -> None
     [
         (("--hardware", "h1000"), "h100"),
         (("--hardware", "3TB/s"), "memory"),
+        (("--max-num-seqs", "100000", "--max-num-batched-tokens", "100000"), "lower it"),
+        (("--speculative-acceptance", "0.5"), "counts for nothing"),
+        (("--log", "x.jsonl", "--burstiness", "2"), "counts for nothing"),
         (("--rate", "-1"), "above 0"),
         (("--rate", "0"), "above 0"),
         (("--rate", "nan"), "above 0"),
@@ -136,7 +195,6 @@ def test_a_log_is_traffic(command: Command, model: Path, tmp_path: Path) -> None
         (("--efficiency", "2,1,1"), "bandwidth"),
         (("--requests", "1"), "requests"),
         (("--seeds", "0"), "seeds"),
-        (("--log", "/nowhere/log"), "cannot be read"),
         (("--calibrate",), "measures this machine"),
     ],
 )
@@ -154,7 +212,10 @@ def test_what_cannot_be_is_one_line(
 def test_an_empty_log_is_no_traffic(command: Command, model: Path, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_text("\n")
-    ended = command("plan", str(model), *QUICK, "--log", str(log))
+    ended = command("plan", str(model), *LOGGED, "--log", str(log.parent))
+    assert ended.code == 2
+    assert "cannot be read" in ended.err
+    ended = command("plan", str(model), *LOGGED, "--log", str(log))
     assert (ended.code, ended.out) == (2, "")
     assert "no request" in ended.err
 
