@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -31,12 +32,17 @@ class Report:
     @property
     def peaks(self) -> Peaks:
         """The best seen in the whole run."""
-        seen = [peaks for measured in self.measured for peaks in measured.peaks]
-        return Peaks(
-            max(peaks.read for peaks in seen),
-            max(peaks.int8 for peaks in seen),
-            max(peaks.f32 for peaks in seen),
-        )
+        return best_peaks(self.measured)
+
+
+def best_peaks(measured: Sequence[Measured]) -> Peaks:
+    """Of each kind, beside any of the cases; there must be one."""
+    seen = [peaks for one in measured for peaks in one.peaks]
+    return Peaks(
+        max(peaks.read for peaks in seen),
+        max(peaks.int8 for peaks in seen),
+        max(peaks.f32 for peaks in seen),
+    )
 
 
 def report_json(report: Report) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Final
 from pellucid.bench.cases import BATCHES, PAGE_SIZE, Case, sweep
 from pellucid.bench.clock import TimedNativeOps
 from pellucid.bench.forward import measure, weight_sizes
-from pellucid.bench.report import Report
+from pellucid.bench.report import Report, best_peaks
 from pellucid.bench.speculation import SpeculationReport, measure_speculation
 from pellucid.bench.whole import measure_whole
 from pellucid.core.errors import BadInput
@@ -18,6 +19,7 @@ from pellucid.core.spec import ModelSpec
 from pellucid.costs import kv_bytes_per_token
 from pellucid.engine.llm import LLM
 from pellucid.engine.loading import load
+from pellucid.engine.machine import remember_peaks
 from pellucid.engine.memory import available_memory, in_words
 from pellucid.engine.sizing import Asked
 from pellucid.formats import open_checkpoint
@@ -81,9 +83,13 @@ def run_bench(path: Path, settings: Settings, note: Callable[[str], None]) -> Re
     threads = settings.threads or available_threads()
     probe = Probe(threads, max(weights_bytes, 1))
     measured, whole = [], []
+    began = time.perf_counter()
     for case in cases:
         note(f"measuring {case.name}")
         measured.append(measure(loaded.model, case, settings.repeats, probe, sizes))
+    if measured:
+        took = time.perf_counter() - began
+        remember_peaks(threads, best_peaks(measured), weights_bytes, took)
     kind = getattr(ops, "activations", "f32")
     clock = ops.clock if isinstance(ops, TimedNativeOps) else None
     for batch in settings.batches:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pellucid.engine.machine import machine_peaks
+from pellucid.engine.machine import machine_peaks, remember_peaks
+from pellucid.ops.native.peaks import Peaks
 
 
 def test_what_is_fresh_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -16,22 +17,42 @@ def test_what_is_fresh_is_taken_as_it_is(tmp_path: Path) -> None:
     assert machine_peaks(1, tmp_path) == first
 
 
-def test_old_figures_are_measured_again_and_the_best_of_each_is_kept(tmp_path: Path) -> None:
-    machine_peaks(1, tmp_path)
-    path = tmp_path / "machine.json"
+def rewritten(folder: Path, **changes: float) -> None:
+    """What is kept, with some of it changed."""
+    path = folder / "machine.json"
     kept = json.loads(path.read_text())
     (record,) = kept.values()
-    record |= {
-        "measured_at": 1.0,
-        "read_bytes_per_second": 1e30,
-        "int8_operations_per_second": 1.0,
-    }
+    record |= changes
     path.write_text(json.dumps(kept))
+
+
+def test_old_figures_are_measured_again_and_the_best_of_an_hour_is_kept(tmp_path: Path) -> None:
+    first = machine_peaks(1, tmp_path)
+    wrong = {"read_bytes_per_second": 1e30, "int8_operations_per_second": 1.0}
+    rewritten(tmp_path, measured_at=first.measured_at - 600, **wrong)
     again = machine_peaks(1, tmp_path)
-    assert again.measured_at > 1
+    assert again.measured_at > first.measured_at - 600
+    assert again.best_since == first.best_since
     assert again.read_bytes_per_second == 1e30
     assert again.int8_operations_per_second > 1
     assert machine_peaks(1, tmp_path) == again
+    rewritten(tmp_path, measured_at=first.measured_at - 600, best_since=first.best_since - 4000)
+    anew = machine_peaks(1, tmp_path)
+    assert anew.read_bytes_per_second < 1e30
+    assert anew.best_since == anew.measured_at
+
+
+def test_what_a_benchmark_measured_counts_too(tmp_path: Path) -> None:
+    first = machine_peaks(1, tmp_path)
+    peaks = Peaks(2 * first.read_bytes_per_second, 1.0, 3 * first.f32_operations_per_second)
+    remember_peaks(1, peaks, 1 << 20, 0.5, tmp_path)  # read from the caches
+    assert machine_peaks(1, tmp_path) == first
+    remember_peaks(1, peaks, 1 << 30, 0.5, tmp_path)
+    found = machine_peaks(1, tmp_path)
+    assert found.read_bytes_per_second == peaks.read
+    assert found.int8_operations_per_second == first.int8_operations_per_second
+    assert found.f32_operations_per_second == peaks.f32
+    assert found.best_since == first.best_since
 
 
 @pytest.mark.parametrize("spoilt", ["", "[]", "{", '{"%s": 3}', '{"%s": {"threads": 1}}'])

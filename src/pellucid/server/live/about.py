@@ -86,7 +86,10 @@ def _tensor(tensor: LoadRecord) -> dict[str, Any]:
 
 def _machine(about: EngineAbout) -> dict[str, Any]:
     peaks: dict[str, float | None] = dict.fromkeys(
-        ("peak_gb_per_s", "peak_gops_int8", "peak_gflops_f32", "measured_at", "measured_in_s")
+        (
+            *("peak_gb_per_s", "peak_gops_int8", "peak_gflops_f32"),
+            *("measured_at", "measured_in_s", "best_since"),
+        )
     )
     found = about.machine
     if found is not None:
@@ -96,6 +99,7 @@ def _machine(about: EngineAbout) -> dict[str, Any]:
             "peak_gflops_f32": round(found.f32_operations_per_second / 1e9, 3),
             "measured_at": found.measured_at,
             "measured_in_s": found.measured_in_s,
+            "best_since": found.best_since,
         }
     return {
         "backend": about.backend,
