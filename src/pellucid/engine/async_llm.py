@@ -39,7 +39,7 @@ from pellucid.engine.records import (
 )
 from pellucid.engine.request import Request
 from pellucid.engine.retold import Moment, chances_of, funnel_of, row_of
-from pellucid.engine.runner import Runner
+from pellucid.engine.runner import Between, Runner
 from pellucid.engine.stats import EngineStats
 from pellucid.hub import DEFAULT_MODEL
 from pellucid.sampling.funnel import Funnel
@@ -201,6 +201,15 @@ class AsyncLLM:
     def unsent(self) -> list[Flushed]:
         """Whatever is put here in the engine's thread is flushed at the end of the step."""
         return self._runner.unsent
+
+    def between_steps(self, between: Between) -> None:
+        """Have `between` told of each step, in the engine's thread."""
+        self._runner.between = between
+
+    @property
+    def engine(self) -> Engine:
+        """For what is done in its thread."""
+        return self._engine
 
     async def generate(
         self,

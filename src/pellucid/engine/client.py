@@ -21,6 +21,7 @@ from pellucid.core.record import PageMap
 from pellucid.engine.async_llm import AsyncLLM
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.likelihoods import Entries
+from pellucid.engine.pace import Pace
 from pellucid.engine.records import Cursor, EngineAbout, Records
 from pellucid.engine.retold import Moment
 from pellucid.engine.stats import EngineStats
@@ -136,6 +137,10 @@ class EngineClient(Protocol):
         """What the engine recorded since `cursor`, by the ids that requests have here. Have the
         parts of a forward pass timed in `stamps_every` seconds from now on (0: of all)."""
 
+    async def news(self, cursor: Cursor, stamps_every: float | None = None) -> Records:
+        """As `records`, as soon as there may be something new: 30 times a second at the most, and
+        twice a second at the least. For one reader; what it gives may overlap with `records`."""
+
     async def about(self) -> EngineAbout: ...
 
     async def measure_machine(self) -> None:
@@ -163,6 +168,7 @@ class LocalClient:
 
     def __init__(self, llm: AsyncLLM) -> None:
         self._llm = llm
+        self._pace = Pace()
         self.tokenizer: Tokenizer = llm.tokenizer
         self.model = ModelInfo(
             path=str(llm.model_path),
@@ -224,6 +230,10 @@ class LocalClient:
 
     async def records(self, cursor: Cursor, stamps_every: float | None = None) -> Records:
         return self._llm.records(cursor, stamps_every)
+
+    async def news(self, cursor: Cursor, stamps_every: float | None = None) -> Records:
+        await self._pace.wait()
+        return await self.records(cursor, stamps_every)
 
     async def chances(
         self, prompt: tuple[int, ...], answer: tuple[int, ...], top: int, salt: bytes

@@ -13,7 +13,6 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from pellucid.core.plan import Span
 from pellucid.core.record import (
@@ -120,15 +119,20 @@ class Ledger:
         """Those of the last steps, oldest first; for any thread."""
         return [entry.record(self._costs) for entry in list(self._entries)]
 
-    def turned_since(self, number: int) -> tuple[list[StepRecord], int]:
-        """The records of steps from `number` on, as far as they were turned: the newest may be in
-        its runner's hands yet. And how many of these steps are no longer there."""
+    def turned_since(self, number: int) -> tuple[list[Entry], int]:
+        """Steps from `number` on, as far as they were turned: the newest may be in its runner's
+        hands yet. And how many of these steps are no longer there."""
+        if number >= self.steps:
+            return [], 0
         entries = list(self._entries)  # one call: nothing is added in its midst
         if entries and entries[-1].turn is None:
             entries.pop()
         first = entries[0].number if entries else number
-        found = islice(entries, max(0, number - first), None)
-        return [entry.record(self._costs) for entry in found], max(0, first - number)
+        return entries[max(0, number - first) :], max(0, first - number)
+
+    def made(self, entries: Sequence[Entry]) -> list[StepRecord]:
+        """Their records."""
+        return [entry.record(self._costs) for entry in entries]
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Call `subscriber` with each record from now on; the result ends that."""

@@ -1,6 +1,6 @@
 """What crosses to whoever watches an engine: its records since the last look, and what it is.
 
-    engine's thread: Ledger.enter --> ring of the last steps --made records, when asked--> anywhere
+    engine's thread: Ledger.enter --> ring of the last steps --> records, where they are read
 
 Nothing is sent unless somebody asks. A reader that asks too seldom misses what the ring no longer
 has, which is counted; the engine never waits.
@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from pellucid.core.record import LoadRecord, MachineRecord, RequestRecord, StepRecord
 from pellucid.core.spec import ModelSpec
-from pellucid.costs import kv_bytes_per_token
+from pellucid.costs import StepCosts, WeightSize, kv_bytes_per_token
 from pellucid.costs.stages import Stage
 from pellucid.engine.engine import Engine
+from pellucid.engine.ledger import Entry
 from pellucid.engine.memory import resident_memory
 from pellucid.engine.register import Marks
 from pellucid.engine.stats import EngineStats
@@ -25,7 +26,7 @@ from pellucid.models.registry import Model
 from pellucid.scheduling import Limits
 
 # So long after a look somebody counts as watching.
-_ATTENTION_S: Final = 1.0
+ATTENTION_S: Final = 1.0
 
 
 class Cursor(NamedTuple):
@@ -35,6 +36,21 @@ class Cursor(NamedTuple):
     steps: int = 0
     requests: Marks = Marks()
     stages: int = 0
+
+    def or_later(self, other: Cursor) -> Cursor:
+        """The further of two that were had of one engine; of two engines, this one."""
+        if self.epoch != other.epoch:
+            return self
+        return Cursor(
+            self.epoch,
+            max(self.steps, other.steps),
+            Marks(
+                max(self.requests.changes, other.requests.changes),
+                max(self.requests.ends, other.requests.ends),
+                max(self.requests.running_told, other.requests.running_told),
+            ),
+            max(self.stages, other.stages),
+        )
 
 
 BEGINNING: Final = Cursor()
@@ -52,6 +68,13 @@ class Records:
     cursor: Cursor
     stages: tuple[Stage, ...] | None = None
     """What the steps' stamps are of, where that is not what it was at the last look."""
+
+    def beyond(self, cursor: Cursor) -> Records:
+        """Without steps that one who has read as far as `cursor` has seen."""
+        steps = self.steps
+        if not steps or cursor.epoch != self.cursor.epoch or steps[0].number >= cursor.steps:
+            return self
+        return replace(self, steps=[step for step in steps if step.number >= cursor.steps])
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +101,28 @@ class EngineAbout:
     """Its peaks, if they were measured."""
 
 
-def read_records(engine: Engine, cursor: Cursor, stamps_every: float | None = None) -> Records:
-    """What was recorded since `cursor`; from any thread. `stamps_every`: have a step in so many
-    seconds time the parts of its forward pass from now on (0: every step)."""
+class Unmade(NamedTuple):
+    """`Records` whose steps are as they left the engine: whoever reads them makes records of them,
+    where the time for it is."""
+
+    steps: list[Entry]
+    requests: list[RequestRecord]
+    stats: EngineStats
+    dropped: int
+    cursor: Cursor
+    stages: tuple[Stage, ...] | None
+
+
+def read_unmade(engine: Engine, cursor: Cursor) -> Unmade:
+    """What was recorded since `cursor`; from any thread."""
     ledger = engine.ledger
-    ledger.watch(_ATTENTION_S, stamps_every=stamps_every)
     if cursor.epoch != ledger.epoch:
         cursor = Cursor(ledger.epoch)
     number = ledger.stages_number  # before what is of it, so that it is never too new
     told = ledger.register.read(cursor.requests)
     steps, lost = ledger.turned_since(cursor.steps)
     following = steps[-1].number + 1 if steps else cursor.steps
-    return Records(
+    return Unmade(
         steps,
         told.records,
         engine.stats(),
@@ -97,6 +130,26 @@ def read_records(engine: Engine, cursor: Cursor, stamps_every: float | None = No
         Cursor(ledger.epoch, following, told.next, number),
         None if number == cursor.stages else ledger.stages,
     )
+
+
+def read_records(engine: Engine, cursor: Cursor, stamps_every: float | None = None) -> Records:
+    """What was recorded since `cursor`; from any thread. `stamps_every`: have a step in so many
+    seconds time the parts of its forward pass from now on (0: every step)."""
+    watch(engine, stamps_every)
+    found = read_unmade(engine, cursor)
+    return Records(engine.ledger.made(found.steps), *found[1:])
+
+
+def watch(engine: Engine, stamps_every: float | None) -> None:
+    """Somebody watches for a while: steps tell more, and one in `stamps_every` seconds the parts of
+    its forward pass."""
+    engine.ledger.watch(ATTENTION_S, stamps_every=stamps_every)
+
+
+def costs_of(about: EngineAbout) -> StepCosts:
+    """What steps of that engine cost at the least."""
+    sizes = {one.name: WeightSize(one.shape, one.nbytes) for one in about.tensors}
+    return StepCosts(about.spec, sizes, about.kv_dtype, about.kv_lanes)
 
 
 def describe_engine(engine: Engine, machine: MachineRecord | None = None) -> EngineAbout:

@@ -19,6 +19,8 @@ from pellucid.engine.client import Messages, ModelInfo, Options, Prompt, is_shor
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.frontend import Frontend
 from pellucid.engine.likelihoods import Entries
+from pellucid.engine.pace import Pace
+from pellucid.engine.records import Cursor, Records
 from pellucid.engine.request import Request
 from pellucid.engine.retold import Moment
 from pellucid.sampling.funnel import Funnel
@@ -32,6 +34,15 @@ class RemoteClient(ABC):
         self.model = model
         self.tokenizer: Tokenizer = front.tokenizer
         self._front = front
+        self._pace = Pace()
+
+    @abstractmethod
+    async def records(self, cursor: Cursor, stamps_every: float | None = None) -> Records:
+        """As `EngineClient.records`."""
+
+    async def news(self, cursor: Cursor, stamps_every: float | None = None) -> Records:
+        await self._pace.wait()
+        return await self.records(cursor, stamps_every)
 
     @abstractmethod
     async def _call(self, method: str, **arguments: Any) -> Any:

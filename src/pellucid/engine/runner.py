@@ -8,11 +8,13 @@ Only that thread touches the engine. It sleeps on its inbox while there is nothi
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import queue
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from pellucid.core.errors import PellucidError
 from pellucid.core.record import Turn
@@ -23,6 +25,18 @@ logger = logging.getLogger("pellucid")
 
 Action = Callable[[], None]
 
+
+class Between(Protocol):
+    """What is done between two steps."""
+
+    def step_done(self, now: float) -> None:
+        """A step ended `now`, by `time.monotonic`; what it gave was not sent yet."""
+
+    def rest(self) -> float | None:
+        """The engine goes to sleep: after how many seconds `step_done` is to be called if nothing
+        wakes it before; None for never."""
+
+
 # Steps in a row that may fail before the engine counts as broken. One that fails ends the requests
 # of the moment; those that come later may well succeed.
 _MAX_FAILURES = 3
@@ -31,13 +45,14 @@ _MAX_FAILURES = 3
 class Runner:
     """Runs the steps of `engine` while it has something to do.
 
-    `unsent` holds the outboxes that a step filled. `wakeups` counts how often the thread was woken,
-    `failure` is why it ended by itself.
+    `unsent` holds the outboxes that a step filled; `between` may add to them. `wakeups` counts how
+    often the thread was woken, `failure` is why it ended by itself.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.unsent: list[Flushed] = []
+        self.between: Between | None = None
         self.wakeups = 0
         self.failure: PellucidError | None = None
         self._failures = 0
@@ -76,11 +91,21 @@ class Runner:
 
     def _sleep(self) -> None:
         """Until something is asked, which is done."""
-        action = self._inbox.get()
+        action = self._awaited()
         self._turned = time.monotonic()
         self.wakeups += 1
         _do(action)
         self._obey_all()
+
+    def _awaited(self) -> Action:
+        between = self.between
+        if between is not None and (pause := between.rest()) is not None:
+            try:
+                return self._inbox.get(timeout=pause)
+            except queue.Empty:
+                _do(functools.partial(between.step_done, time.monotonic()))
+                self._send()
+        return self._inbox.get()
 
     def _obey_all(self) -> None:
         """Do what was asked meanwhile, and send what came of it."""
@@ -93,6 +118,8 @@ class Runner:
         before, begun = self._turned, time.monotonic()
         done = self._try_step()
         computed = time.monotonic()
+        if self.between is not None:
+            _do(functools.partial(self.between.step_done, computed))
         self._send()
         self._turned = now = time.monotonic()
         if done:

@@ -146,6 +146,9 @@ class Guard:
     async def records(self, cursor: Cursor, stamps_every: float | None = None) -> Records:
         return await self._client.records(cursor, stamps_every)
 
+    async def news(self, cursor: Cursor, stamps_every: float | None = None) -> Records:
+        return await self._client.news(cursor, stamps_every)
+
     async def chances(
         self, prompt: tuple[int, ...], answer: tuple[int, ...], top: int, salt: bytes
     ) -> list[Entries | None]:

@@ -231,6 +231,9 @@ class FakeClient:
         """There is no engine that records anything."""
         raise Unavailable("there is no engine")
 
+    async def news(self, cursor: Cursor, stamps_every: float | None = None) -> Records:
+        raise Unavailable("there is no engine")
+
     async def measure_machine(self) -> None:
         raise Unavailable("there is no engine")
 

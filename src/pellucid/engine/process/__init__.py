@@ -2,6 +2,7 @@
 
     event loop: ProcessClient --requests--> child: Host --> AsyncLLM's thread
                 Arrivals      <--letters, one message a step--  Wire
+                News          <--records, in the same message-- Feed, while somebody watches
 
 The two ends of a socket pair speak in frames: a length, then a pickle. Both are ours and nobody
 else can reach the pair, so what arrives is trusted. Text becomes tokens in the client's process;

@@ -108,6 +108,9 @@ class ProcessClient(RemoteClient):
     async def records(self, cursor: Cursor, stamps_every: float | None = None) -> Records:
         return await self._supervisor.present().records(cursor, stamps_every)
 
+    async def news(self, cursor: Cursor, stamps_every: float | None = None) -> Records:
+        return await self._supervisor.present().news(cursor, stamps_every)
+
     async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap]:
         found: tuple[int, PageMap] = await self._call("page_map", with_tokens=with_tokens)
         return found

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from pellucid.core.errors import PellucidError, Unavailable
+from pellucid.costs import StepCosts
 from pellucid.engine.apart import id_there, own_id
 from pellucid.engine.async_stream import Letter
 from pellucid.engine.client import ModelInfo
@@ -21,7 +22,8 @@ from pellucid.engine.process.frames import Frames, pack
 from pellucid.engine.process.host import ENGINE_FAILED, Opening
 from pellucid.engine.process.launch import launch
 from pellucid.engine.process.letters import Failure, Fields, increment_of, records_of
-from pellucid.engine.records import Cursor, EngineAbout, Records
+from pellucid.engine.process.news import News
+from pellucid.engine.records import Cursor, EngineAbout, Records, costs_of
 from pellucid.engine.request import Request
 from pellucid.engine.stats import EngineStats
 
@@ -57,7 +59,9 @@ class Connection(asyncio.Protocol):
         self._frames = Frames()
         self._receivers: dict[int, Receiver] = {}
         self._replies: dict[int, asyncio.Future[Any]] = {}
+        self._news = News(self._send)
         self._channels = itertools.count(1)
+        self._costs: StepCosts | None = None
         self._closing = False
         self._unsent: list[bytes] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -130,6 +134,15 @@ class Connection(asyncio.Protocol):
     async def about(self) -> EngineAbout:
         about: EngineAbout = await self._ask("about")
         return about
+
+    async def news(self, cursor: Cursor, stamps_every: float | None) -> Records:
+        """As `EngineClient.news`."""
+        if not self.is_open:
+            raise Unavailable("the engine process has ended: ask again")
+        if self._costs is None:
+            self._costs = costs_of(await self.about())
+        told = await self._news.next(cursor, stamps_every)
+        return records_of(told, own_id, self._costs)
 
     def kill(self) -> None:
         """End the child, whatever it does."""
@@ -205,6 +218,8 @@ class Connection(asyncio.Protocol):
 
     def _hear(self, kind: str, *rest: Any) -> None:
         match kind:
+            case "news":
+                self._news.receive(rest[0])
             case "note":
                 self._note(rest[0])
             case "ready" if not self._ready.done():
@@ -230,6 +245,7 @@ class Connection(asyncio.Protocol):
 
     def _tell_all(self) -> None:
         error = Unavailable(f"{self.reason}: ask again")
+        self._news.lost(error)
         receivers, self._receivers = self._receivers, {}
         for receiver in receivers.values():
             receiver.lost(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import select
 import socket
 import struct
 from collections.abc import Iterator
@@ -44,6 +45,10 @@ class Frames:
 
 def read_frame(sock: socket.socket) -> Any:
     """The next message, waited for; `EOFError` when the other end is gone."""
+    # A thread asleep in `recv` would be woken whenever the other end has read what we wrote.
+    waiting = select.poll()
+    waiting.register(sock, select.POLLIN)
+    waiting.poll()
     (length,) = _LENGTH.unpack(_read(sock, _LENGTH.size))
     if length > MAX_FRAME:
         raise EOFError

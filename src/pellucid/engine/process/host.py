@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import signal
@@ -21,6 +22,7 @@ from pellucid.core.errors import PellucidError
 from pellucid.core.logs import LogForm, log_to_stderr
 from pellucid.engine.async_llm import AsyncLLM
 from pellucid.engine.client import LocalClient
+from pellucid.engine.process.feed import Feed
 from pellucid.engine.process.frames import read_frame
 from pellucid.engine.process.letters import Failure, told_of
 from pellucid.engine.process.rest import at_rest
@@ -84,13 +86,15 @@ def _open(opening: Opening, wire: Wire) -> Host | None:
 
 class Host:
     """Does what messages ask: ("add", channel, request), ("cut", channel), ("stats", channel),
-    ("records", channel, cursor, stamps_every), ("about", channel), and
-    ("call", channel, method, arguments)."""
+    ("records", channel, cursor, stamps_every), ("watch", channel, cursor, stamps_every),
+    ("about", channel), and ("call", channel, method, arguments)."""
 
     def __init__(self, llm: AsyncLLM, wire: Wire) -> None:
         self._llm = llm
         self._wire = wire
         self._postbag = Postbag(wire, llm.unsent, self._leave_if_broken)
+        self._feed = Feed(llm.engine, self._postbag.put_news)
+        llm.between_steps(self._feed)
         self._ends: dict[int, Callable[[], None]] = {}
         self._lock = threading.Lock()  # a request may end before `submit` has returned
         self._compiling = ThreadPoolExecutor(2, "pellucid-grammar")
@@ -107,6 +111,8 @@ class Host:
                 self._reply(channel, self._llm.stats())
             case "records":
                 self._reply(channel, told_of(self._llm.records(*rest)))
+            case "watch":
+                self._llm.post(functools.partial(self._feed.renew, *rest))
             case "about":
                 self._reply(channel, self._llm.about())
             case "call":

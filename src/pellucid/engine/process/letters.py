@@ -22,7 +22,9 @@ from pellucid.core.record import (
     StepRecord,
     Turn,
 )
-from pellucid.engine.records import Records
+from pellucid.costs import StepCosts
+from pellucid.engine.ledger import Entry
+from pellucid.engine.records import Records, Unmade
 from pellucid.engine.stats import EngineStats
 
 
@@ -82,17 +84,41 @@ def told_of(records: Records) -> Fields:
     )
 
 
-def records_of(told: Fields, name_of: Callable[[str], str]) -> Records:
-    """The records again; `name_of` says what a request of that id is called here."""
+def news_of(found: Unmade) -> Fields:
+    """The same of steps whose records are not made yet, for `records_of` with their costs."""
+    return (
+        [_entry_fields(entry) for entry in found.steps],
+        [_request_fields(request) for request in found.requests],
+        _stats_fields(found.stats),
+        *found[3:],
+    )
+
+
+def records_of(
+    told: Fields, name_of: Callable[[str], str], costs: StepCosts | None = None
+) -> Records:
+    """The records again; `name_of` says what a request of that id is called here. `costs` of steps
+    whose own are not told."""
     steps, requests, stats, dropped, cursor, stages = told
     return Records(
-        [_step_of(step, name_of) for step in steps],
+        [_step_of(step, name_of, costs) for step in steps],
         [RequestRecord(name_of(name), *rest) for name, *rest in requests],
         EngineStats(*stats),
         dropped,
         cursor,
         stages,
     )
+
+
+def count_of(told: Fields) -> int:
+    """Of how many steps and requests it tells."""
+    steps, requests, *_ = told
+    return len(steps) + len(requests)
+
+
+def with_dropped(told: Fields, more: int) -> Fields:
+    """The same, with `more` steps and requests that are not told."""
+    return (*told[:3], told[3] + more, *told[4:]) if more else told
 
 
 _request_fields = attrgetter(*(each.name for each in fields(RequestRecord)))
@@ -122,17 +148,40 @@ def _step_fields(step: StepRecord) -> Fields:
     )
 
 
-def _step_of(told: Fields, name_of: Callable[[str], str]) -> StepRecord:
+def _entry_fields(entry: Entry) -> Fields:
+    """As `_step_fields`, without its cost. In the engine's thread, between two steps."""
+    changes = entry.changes
+    return (
+        entry.number,
+        entry.start,
+        tuple(entry.seconds),
+        [(of, start, len(tokens), n_logits) for of, start, tokens, _, n_logits in entry.spans],
+        None,
+        _change_fields(changes)[:-1],
+        [tuple(owned) for owned in changes.owned],
+        entry.tokens,
+        entry.n_running,
+        entry.n_waiting,
+        tuple(entry.pages),
+        tuple(entry.waiting),
+        [tuple(one) for one in entry.rounds],
+        None if entry.stamps is None else entry.stamps[1],
+        None if entry.turn is None else tuple(entry.turn),
+    )
+
+
+def _step_of(told: Fields, name_of: Callable[[str], str], costs: StepCosts | None) -> StepRecord:
     (
-        number, start, seconds, spans, cost, changes, owned, tokens, running, waiting, pages, why,
+        number, start, seconds, places, cost, changes, owned, tokens, running, waiting, pages, why,
         rounds, stamps, turn,
     ) = told  # fmt: skip
+    spans = tuple(map(SpanRecord._make, places))
     return StepRecord(
         number,
         start,
         Phases(*seconds),
-        tuple(map(SpanRecord._make, spans)),
-        Cost(*cost),
+        spans,
+        costs.of(spans) if cost is None and costs is not None else Cost(*cost),
         PageChanges(*(*changes, [Owned(*one) for one in owned])),
         tokens,
         running,

@@ -31,8 +31,8 @@ class Wire:
         self._changed = threading.Condition()
         self._writer: threading.Thread | None = None
 
-    def send(self, message: Any) -> None:
-        frame = memoryview(pack(message))
+    def send(self, *messages: Any) -> None:
+        frame = memoryview(b"".join(map(pack, messages)))
         with self._changed:
             if not self._rest:
                 frame = frame[self._offer(frame) :]
@@ -69,7 +69,8 @@ class Wire:
 
 
 class Postbag:
-    """The letters of one step, sent as one message. An outbox of the engine's runner.
+    """The letters of one step, sent as one message, and the news where there are some. An outbox of
+    the engine's runner.
 
     `after_failure` is called once those are sent that tell of a failure.
     """
@@ -81,18 +82,31 @@ class Postbag:
         self._unsent = unsent
         self._after_failure = after_failure
         self._letters: list[tuple[int, Fields | Failure]] = []
+        self._news: list[tuple[str, Fields]] = []
         self._failing = False
 
     def put(self, channel: int, letter: Fields | Failure) -> None:
         """In the engine's thread."""
-        if not self._letters:
-            self._unsent.append(self)
+        self._will_be_flushed()
         self._letters.append((channel, letter))
         self._failing |= isinstance(letter, Failure)
 
+    def put_news(self, told: Fields) -> None:
+        """In the engine's thread: for whoever watches."""
+        self._will_be_flushed()
+        self._news.append(("news", told))
+
+    def _will_be_flushed(self) -> None:
+        if not (self._letters or self._news):
+            self._unsent.append(self)
+
     def flush(self) -> None:
         letters, self._letters = self._letters, []
-        self._wire.send(letters)
+        news, self._news = self._news, []
+        if letters:  # first: they are waited for
+            self._wire.send(letters, *news)
+        else:
+            self._wire.send(*news)
         if self._failing:
             self._failing = False
             self._after_failure()

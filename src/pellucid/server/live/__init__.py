@@ -1,6 +1,6 @@
 """The running engine, for whoever looks: its records over HTTP.
 
-    engine's ring --look, 30 times a second while somebody watches--> Hub --queue--> each viewer
+    engine's ring --news, 30 times a second while somebody watches--> Hub --queue--> each viewer
 
 1. Nobody watches: nothing is asked of the engine and nothing is made here.
 2. A record is turned into JSON once, however many watch.

@@ -19,7 +19,6 @@ from pellucid.server.live.window import SPANS_EVERY_S, Parts, Window
 
 logger = logging.getLogger("pellucid.server")
 
-PERIOD_S: Final = 1 / 30
 _AFTER_FAILURE_S: Final = 0.5
 # Of messages that a viewer has not taken yet.
 _UNREAD: Final = 60
@@ -156,37 +155,40 @@ class Hub:
 
     async def _keep_looking(self) -> None:
         """As long as there are viewers."""
-        loop = asyncio.get_running_loop()
         try:
             while (self._viewers or self._listeners) and not self._closed:
-                began = loop.time()
-                pause = PERIOD_S
                 try:
-                    await self.look(watching=True)
+                    records = await self._client.news(self._cursor, self._stamps_every())
+                    async with self._lock:
+                        await self._take(records, watching=True)
+                    continue
                 except PellucidError:  # an engine that is started again comes back
-                    pause = _AFTER_FAILURE_S
+                    pass
                 except Exception:
                     logger.exception("the records could not be read")
-                    pause = _AFTER_FAILURE_S
-                await asyncio.sleep(max(0.0, began + pause - loop.time()))
+                await asyncio.sleep(_AFTER_FAILURE_S)
         finally:
             self._looking = None
 
-    async def look(self, *, watching: bool = False) -> tuple[Parts, Window]:
-        """What is new, told to all viewers."""
+    async def look(self) -> tuple[Parts, Window]:
+        """What is new by now, told to all viewers."""
         async with self._lock:
             records = await self._client.records(self._cursor, self._stamps_every())
-            window = self._window
-            if window is None or window.engine != records.cursor.epoch:
-                window = await self._new_window()
-            self._cursor = records.cursor
-            parts = window.take(records, watching=watching)
-            for take in tuple(self._listeners):
-                take(records)
-            if parts.n:
-                for viewer in self._viewers:
-                    viewer.put(parts, window)
-            return parts, window
+            return await self._take(records, watching=False)
+
+    async def _take(self, records: Records, *, watching: bool) -> tuple[Parts, Window]:
+        window = self._window
+        if window is None or window.engine != records.cursor.epoch:
+            window = await self._new_window()
+        records = records.beyond(self._cursor)
+        self._cursor = records.cursor.or_later(self._cursor)
+        parts = window.take(records, watching=watching)
+        for take in tuple(self._listeners):
+            take(records)
+        if parts.n:
+            for viewer in self._viewers:
+                viewer.put(parts, window)
+        return parts, window
 
     def _stamps_every(self) -> float | None:
         if self._listeners:

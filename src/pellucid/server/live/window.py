@@ -7,6 +7,7 @@ from array import array
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from time import monotonic
 from typing import Any, Final
 
 from pellucid.core.record import RequestRecord, StepRecord
@@ -22,6 +23,7 @@ from pellucid.server.live.spans import SpanForms
 STEPS: Final = 512
 REQUESTS: Final = 1024
 _STATS: Final = tuple(each.name for each in fields(EngineStats))
+STATS_EVERY_S: Final = 1 / 10
 SPANNED: Final = 60
 SPANS_EVERY_S: Final = 1 / 5  # half a millisecond each, of a model of 30 layers
 
@@ -99,6 +101,7 @@ class Window:
         self._of_sequence: dict[int, RequestRecord] = {}
         self._heads: dict[int, str] = {}
         self._stats = b"null"
+        self._counted = float("-inf")
         # Tokens are counted of requests whose steps were all seen, once their last has come.
         self._first: int | None = None
         self._last = -1
@@ -148,10 +151,16 @@ class Window:
         requests += self._checked()
         spans = self._spans_of(records)
         self._steps.extend(steps)
-        stats = records.stats
-        self._stats = dumps({name: getattr(stats, name) for name in _STATS})
+        self._count(records, at_once=not watching)
         self.dropped += records.dropped if watching else 0
         return Parts(steps, requests, self._stats, spans)
+
+    def _count(self, records: Records, *, at_once: bool) -> None:
+        """Tells what is counted some times a second, and whenever a request has changed."""
+        now, stats = monotonic(), records.stats
+        if at_once or records.requests or now >= self._counted + STATS_EVERY_S:
+            self._counted = now
+            self._stats = dumps({name: getattr(stats, name) for name in _STATS})
 
     def all(self) -> Parts:
         """Everything that it has."""
@@ -213,7 +222,8 @@ class Window:
 
     def _is_new(self, record: RequestRecord) -> bool:
         """Remembers it; False if nothing of it changed."""
-        if self._requests.get(record.id) == record:
+        known = self._requests.get(record.id)
+        if known is not None and (known == record or _is_later(known, record)):
             return False
         self._requests[record.id] = record
         self._requests.move_to_end(record.id)
@@ -250,3 +260,13 @@ class Window:
             self._of_sequence.pop(sequence, None)
             self._heads.pop(sequence, None)
             self._chosen.pop(sequence, None)
+
+
+def _is_later(known: RequestRecord, record: RequestRecord) -> bool:
+    """Whether `record` is of an earlier moment, or of an earlier request of the same name: looks
+    may cross."""
+    if known.queued != record.queued:
+        return known.queued > record.queued
+    if known.finished is not None:
+        return record.finished is None
+    return known.output_tokens > record.output_tokens

@@ -109,6 +109,20 @@ def test_tokens_that_do_not_add_up_are_shown() -> None:
     assert window.take(records(step(2)), watching=True).requests == []
 
 
+def test_looks_that_cross_do_not_turn_a_request_back() -> None:
+    window = Window(ABOUT, Journeys())
+    running = replace(request(), output_tokens=4)
+    ended = replace(running, state="finished", finished=2.0, output_tokens=5)
+    again = replace(request(), queued=3.0)  # the same name, asked for once more
+    for late in replace(running, output_tokens=3), running, replace(ended, finished=None):
+        window = Window(ABOUT, Journeys())
+        window.take(records(requests=[running, ended]), watching=True)
+        assert window.take(records(requests=[late]), watching=True).requests == []
+        assert window.request("a")["state"] == "finished"
+    assert len(window.take(records(requests=[again]), watching=True).requests) == 1
+    assert window.take(records(requests=[ended]), watching=True).requests == []
+
+
 def test_a_map_of_pages_that_does_not_add_up_says_so() -> None:
     table = PageTable(7, (1, 2), 20, 20)
     cached = CachedPage(3, None, 0, 0, ())
