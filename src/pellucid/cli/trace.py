@@ -25,10 +25,11 @@ def trace(recording: Path, out: Path) -> None:
     found = read_recording(recording)
     try:
         made = chrome_trace(found)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        text = json.dumps(made, separators=(",", ":"), allow_nan=False) + "\n"
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise FormatError(recording, "records", f"have another form ({error})") from error
     try:
-        out.write_text(json.dumps(made, separators=(",", ":")) + "\n", encoding="utf-8")
+        out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{out}: cannot be written: {error.strerror}") from error
     note(f"{out}: {len(made['traceEvents'])} events of {len(found['records']['steps'])} steps")

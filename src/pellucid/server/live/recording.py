@@ -48,7 +48,7 @@ def read_recording(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _LARGEST:
             raise BadInput(f"{path}: above {_LARGEST >> 30} GiB, which no recording is")
-        found = json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -60,6 +60,11 @@ def read_recording(path: Path) -> dict[str, Any]:
     if not isinstance(records, dict) or not all(isinstance(records.get(p), list) for p in parts):
         raise FormatError(path, "records", f"has no {', '.join(parts)}")
     return found
+
+
+def _refuse_constant(name: str) -> float:
+    """NaN and infinities, which Python reads and JSON does not have."""
+    raise ValueError(f"{name} is no JSON")
 
 
 class Recorder:

@@ -8,6 +8,7 @@ Events of one thread that overlap must be nested; so every part ends no later th
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -22,15 +23,16 @@ Json = Mapping[str, Any]
 def chrome_trace(recording: Json) -> dict[str, Any]:
     """A recording's steps with their phases and spans, its requests, and what waited and ran."""
     records = recording["records"]
-    steps: Sequence[Json] = records["steps"]
+    steps: Sequence[Json] = sorted(records["steps"], key=lambda step: float(step["start"]))
     requests: Sequence[Json] = records["requests"]
     zero = _first(steps, requests)
     spans: dict[int, list[Json]] = {}
     for span in records["spans"]:
         spans.setdefault(span["step"], []).append(span)
     events: list[dict[str, Any]] = list(_names(requests))
-    for step in steps:
-        events += _of_step(step, spans.get(step["id"], []), zero)
+    ends = [*(step["start"] for step in steps[1:]), math.inf]
+    for step, end in zip(steps, ends, strict=True):
+        events += _of_step(step, spans.get(step["id"], []), zero, (end - zero) * 1e6)
     for lane, request in enumerate(requests, 1):
         events += _of_request(request, lane, zero)
     about = recording["about"]
@@ -62,14 +64,17 @@ def _names(requests: Sequence[Json]) -> Iterator[dict[str, Any]]:
 
 
 def _name(what: str, name: str, pid: int, tid: int = 0) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "ts": 0, "args": {"name": name}}
+    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "ts": 0, "args": {"name": str(name)}}
 
 
-def _of_step(step: Json, spans: Sequence[Json], zero: float) -> Iterator[dict[str, Any]]:
+def _of_step(
+    step: Json, spans: Sequence[Json], zero: float, limit: float
+) -> Iterator[dict[str, Any]]:
+    """It ends before `limit`, when the next one begins."""
     ms = step["ms"]
     begin = (step["start"] - zero) * 1e6
-    parts = [(name, 1000 * (ms.get(name) or 0.0)) for name in PHASES]
-    end = begin + sum(took for _, took in parts)
+    parts = [(name, max(0.0, 1000 * (ms.get(name) or 0.0))) for name in PHASES]
+    end = min(begin + sum(took for _, took in parts), limit)
     kinds = sorted({part["kind"] for part in step["batch"]})
     yield _complete(
         f"step {step['id']}",
@@ -119,9 +124,12 @@ def _of_request(request: Json, lane: int, zero: float) -> Iterator[dict[str, Any
         ("send", request["finished"]),
         ("", request["sent"]),
     ]
-    known = [(name, (at - zero) * 1e6) for name, at in marks if at is not None]
-    if len(known) < 2:
+    named = [(name, (at - zero) * 1e6) for name, at in marks if at is not None]
+    if len(named) < 2:
         return
+    # In their order, whatever the recording says.
+    times = itertools.accumulate((at for _, at in named), max)
+    known = [(name, at) for (name, _), at in zip(named, times, strict=True)]
     begin, end = known[0][1], known[-1][1]
     args = {name: request[name] for name in ("state", "prompt_tokens", "output_tokens")}
     yield _complete(
@@ -146,7 +154,7 @@ def _complete(
     begin = round(max(0.0, min(begin, limit)), 3)
     return {
         "ph": "X",
-        "name": name,
+        "name": str(name) or "?",
         "cat": category,
         "ts": begin,
         "dur": max(0.0, round(round(min(end, limit), 3) - begin, 3)),
@@ -159,5 +167,5 @@ def _complete(
 def _counter(name: str, at: float, values: Mapping[str, float]) -> dict[str, Any]:
     return {
         "ph": "C", "name": name, "ts": round(max(0.0, at), 3), "pid": _ENGINE, "tid": 0,
-        "args": dict(values),
+        "args": {name: value + 0 for name, value in values.items()},  # numbers, or they are refused
     }  # fmt: skip
