@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pellucid.explain.whatif import WhatIf
 
 WIDTH = 100
+_NARROWEST = 40
 _BAR = 30
 
 
@@ -32,7 +34,12 @@ def draw(explanation: Explanation) -> str:
 
     out = io.StringIO()
     console = Console(
-        file=out, width=WIDTH, force_terminal=sys.stdout.isatty(), highlight=False, soft_wrap=True
+        file=out,
+        width=WIDTH,
+        height=WIDTH,  # without one a dumb terminal has 80 columns, and tables are cut off
+        force_terminal=sys.stdout.isatty(),
+        highlight=False,
+        soft_wrap=True,
     )
     _model(console, explanation)
     if explanation.prompt:
@@ -243,7 +250,14 @@ def _title(console: Console, text: str) -> None:
 def _line(console: Console, text: str) -> None:
     from rich.padding import Padding
 
-    console.print(Padding(_styled(text), (0, 0, 0, 2)), soft_wrap=False)
+    console.print(Padding(_styled(text), (0, 0, 0, 2)), soft_wrap=False, width=_prose_width())
+
+
+def _prose_width() -> int:
+    """Columns that sentences take: those of a narrow terminal; tables keep theirs."""
+    if not sys.stdout.isatty():
+        return WIDTH
+    return max(_NARROWEST, min(WIDTH, shutil.get_terminal_size().columns))
 
 
 def _styled(text: str, style: str = "") -> Text:

@@ -102,6 +102,19 @@ def test_a_position_shows_what_the_prompt_up_to_there_does(tiny: Path) -> None:
     assert back.looked == looked
 
 
+def test_sentences_keep_to_a_narrow_terminal(
+    whole: Explanation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = draw(whole)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "50")
+    narrow = re.sub(r"\x1b\[[0-9;]*m", "", draw(whole))
+    sentences = [line for line in narrow.splitlines() if re.match(r"  \w+ \w+", line)]
+    assert sentences and max(map(len, sentences)) <= 50
+    assert "".join(narrow.split()) == "".join(wide.split())  # a long address is broken
+
+
 @pytest.mark.parametrize("position", [99, -99])
 def test_a_position_that_the_prompt_has_not_is_refused(tiny: Path, position: int) -> None:
     with pytest.raises(BadInput, match=rf"--position {position}: the prompt has tokens 0 to"):
