@@ -8,6 +8,7 @@ same, a flag counts before the environment, that before the file, and that befor
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -35,8 +36,8 @@ _UNITS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """`name` in the settings file; `low` is the least a number may be. A default of None leaves it
-    to the engine, `shown` says what that means."""
+    """`name` in the settings file; `low` is the least a number may be, `high` the most. A default
+    of None leaves it to the engine, `shown` says what that means."""
 
     name: str
     kind: Kind
@@ -44,6 +45,7 @@ class Option:
     help: str
     shown: str = ""
     low: float = 1
+    high: float = math.inf
     choices: tuple[str, ...] = ()
     secret: bool = False
 
@@ -75,12 +77,16 @@ class Option:
             )
         if self.kind in ("count", "seconds", "size") and value < self.low:
             raise BadInput(f"{source}: {self.name} must be at least {self.low:g}, not {given!r}")
+        if self.kind in ("count", "seconds", "size") and value > self.high:
+            raise BadInput(f"{source}: {self.name} is at most {self.high:g}, not {given!r}")
         return value
 
 
 OPTIONS: Final = (
     Option("host", "text", "127.0.0.1", "The address to listen on; this machine alone."),
-    Option("port", "count", 8000, "The port to listen on; 0 chooses a free one.", low=0),
+    Option(
+        "port", "count", 8000, "The port to listen on; 0 chooses a free one.", low=0, high=65535
+    ),
     Option("api_key", "texts", (), "A key that is asked of clients.", "none", secret=True),
     Option("allowed_origins", "texts", (), "Web pages that may ask; * is all.", "its own"),
     Option("served_model_name", "texts", (), "What clients call the model.", "the model's name"),

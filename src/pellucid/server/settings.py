@@ -67,6 +67,13 @@ class Settings:
         if not self.served_model_names:
             raise BadInput("served_model_names is empty: give the model a name")
         _texts("api_keys", self.api_keys)
+        if not all(
+            key.isascii() and key.isprintable() and key == key.strip() for key in self.api_keys
+        ):
+            raise BadInput(
+                "an api_key has characters that no header carries as they are: use letters, digits "
+                "and signs of ASCII, without blanks around them"
+            )
         _texts("allowed_origins", self.allowed_origins)
         for name in ("keep_alive_s", "stalled_client_s"):
             value = getattr(self, name)

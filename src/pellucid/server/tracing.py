@@ -7,6 +7,7 @@ An extra (`pip install pellucid[otel]`): the library is imported when traces are
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -122,7 +123,16 @@ class Traced:
 
 
 def traces_to(endpoint: str, model_name: str) -> Traces:
-    """Traces that are sent to `endpoint` by OTLP over HTTP. Raises `BadInput` without the extra."""
+    """Traces that are sent to `endpoint` by OTLP over HTTP.
+
+    Raises `BadInput` without the extra, and for what is no address.
+    """
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise BadInput(
+            f"otlp_traces_endpoint {endpoint!r} is no address such as "
+            "http://localhost:4318/v1/traces"
+        )
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource

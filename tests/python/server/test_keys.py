@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pellucid.core.errors import BadInput
+from pellucid.server.settings import Settings
 from tests.python.server.fake import FakeClient
 from tests.python.server.running import Running
 
@@ -72,3 +74,17 @@ def test_without_keys_and_salts_there_is_one_cache(server: Running) -> None:
     server.post("/v1/completions", {"prompt": "hi", "cache_salt": "s", "priority": -3})
     assert server.client.salts[0] == b"" != server.client.salts[1]
     assert server.client.priorities == [0, -3]
+
+
+@pytest.mark.parametrize("key", ["ключ", "a\nb", " a", "a\x7f"])
+def test_a_key_that_no_header_could_carry_is_refused(key: str) -> None:
+    with pytest.raises(BadInput, match="api_key"):
+        Settings(api_keys=(key,))
+
+
+@pytest.mark.parametrize(
+    "given", [b"Bearer \xff\xfe", b"Bearer", b"", b"Basic a2V5LWE6", b"\xd0\xba"]
+)
+def test_whatever_a_header_holds_is_no_key(locked: Running, given: bytes) -> None:
+    response = locked.http.get("/v1/models", headers=[(b"Authorization", given)])
+    assert response.status_code == 401

@@ -132,3 +132,10 @@ def test_the_documents_list_every_option() -> None:
     page = (ROOT / "docs/operations.md").read_text()
     [listed] = re.findall(r"<!-- options -->\n(.*?)<!-- end of options -->", page, re.DOTALL)
     assert listed == table()
+
+
+@pytest.mark.parametrize("port", ["65536", "99999", "-1", "8000.0"])
+def test_a_port_that_is_none_is_refused(port: str) -> None:
+    """The system would take 99999 for 34463."""
+    with pytest.raises(BadInput, match="port"):
+        choose({"port": port}, {})

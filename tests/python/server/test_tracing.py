@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from pellucid.server.tracing import Traces
+from pellucid.core.errors import BadInput
+from pellucid.server.tracing import Traces, traces_to
 from tests.python.server.fake import FakeClient
 from tests.python.server.running import Running
 
@@ -72,3 +77,44 @@ def test_a_refusal_is_an_error_without_an_answer(
     assert set(spans) == {"POST /v1/completions"}
     assert spans["POST /v1/completions"].attributes["http.response.status_code"] == 400
     assert spans["POST /v1/completions"].parent is None
+
+
+def test_a_collector_receives_them(
+    make_fake: Callable[..., FakeClient], serve: Callable[..., Running]
+) -> None:
+    """Through the exporter that `otlp_traces_endpoint` sets up, as its bytes come over HTTP."""
+    received: list[bytes] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            content = self.rfile.read(int(self.headers["Content-Length"]))
+            zipped = self.headers.get("Content-Encoding") == "gzip"
+            received.append(gzip.decompress(content) if zipped else content)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *said: object) -> None:
+            """Nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Collector) as collector:
+        Thread(target=collector.serve_forever, daemon=True).start()
+        traces = traces_to(f"http://127.0.0.1:{collector.server_port}/v1/traces", "tiny")
+        server = serve(make_fake(), traces=traces)
+        server.post("/v1/completions", {"prompt": SECRET, "max_tokens": 5})
+        server.until(lambda: not server.client.live)
+        server.close()
+        traces.close()
+        collector.shutdown()
+    names = set()
+    for content in received:
+        for resource in ExportTraceServiceRequest.FromString(content).resource_spans:
+            assert any(a.value.string_value == "pellucid" for a in resource.resource.attributes)
+            names |= {span.name for scope in resource.scope_spans for span in scope.spans}
+        assert SECRET.encode() not in content
+    assert names == {"POST /v1/completions", "generate", "queue", "prefill", "decode"}
+
+
+@pytest.mark.parametrize("endpoint", ["nonsense", "localhost:4318", "ftp://x/", "http://"])
+def test_an_endpoint_that_is_no_address_is_refused(endpoint: str) -> None:
+    with pytest.raises(BadInput, match="otlp_traces_endpoint"):
+        traces_to(endpoint, "tiny")
