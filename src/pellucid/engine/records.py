@@ -103,11 +103,10 @@ class EngineAbout:
 
 class Unmade(NamedTuple):
     """`Records` whose steps are as they left the engine: whoever reads them makes records of them,
-    where the time for it is."""
+    where the time for it is. `stats` is left out."""
 
     steps: list[Entry]
     requests: list[RequestRecord]
-    stats: EngineStats
     dropped: int
     cursor: Cursor
     stages: tuple[Stage, ...] | None
@@ -125,7 +124,6 @@ def read_unmade(engine: Engine, cursor: Cursor) -> Unmade:
     return Unmade(
         steps,
         told.records,
-        engine.stats(),
         told.left_out + lost,
         Cursor(ledger.epoch, following, told.next, number),
         None if number == cursor.stages else ledger.stages,
@@ -137,7 +135,8 @@ def read_records(engine: Engine, cursor: Cursor, stamps_every: float | None = No
     seconds time the parts of its forward pass from now on (0: every step)."""
     watch(engine, stamps_every)
     found = read_unmade(engine, cursor)
-    return Records(engine.ledger.made(found.steps), *found[1:])
+    steps, stats = engine.ledger.made(found.steps), engine.stats()
+    return Records(steps, found.requests, stats, found.dropped, found.cursor, found.stages)
 
 
 def watch(engine: Engine, stamps_every: float | None) -> None:

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
+from typing import Final
 
 from pellucid.engine.engine import Engine
 from pellucid.engine.pace import PERIOD_S
 from pellucid.engine.process.letters import Fields, news_of
 from pellucid.engine.records import ATTENTION_S, BEGINNING, Cursor, read_unmade, watch
+
+STATS_EVERY_S: Final = 1 / 10  # a sixth of what telling costs
 
 
 class Feed:
@@ -28,12 +31,14 @@ class Feed:
         self._send = send
         self._cursor = BEGINNING
         self._until = self._due = 0.0
+        self._counted = float("-inf")
 
     def renew(self, cursor: Cursor, stamps_every: float | None) -> None:
         """Somebody goes on watching; one who begins has read as far as `cursor`."""
         now = monotonic()
         if now >= self._until:
             self._cursor = cursor
+        self._counted = float("-inf")  # whoever begins is told all, and he who rests what is true
         self._until = now + ATTENTION_S
         watch(self._engine, stamps_every)
         self._tell(now)
@@ -56,4 +61,7 @@ class Feed:
         self._due = now + PERIOD_S - (late if late < PERIOD_S else 0.0)
         found = read_unmade(self._engine, self._cursor)
         self._cursor = found.cursor
-        self._send(news_of(found))
+        counted = bool(found.requests) or now >= self._counted + STATS_EVERY_S
+        if counted:
+            self._counted = now
+        self._send(news_of(found, self._engine.stats() if counted else None))

@@ -24,7 +24,8 @@ from pellucid.core.record import (
 )
 from pellucid.costs import StepCosts
 from pellucid.engine.ledger import Entry
-from pellucid.engine.records import Records, Unmade
+from pellucid.engine.records import Cursor, Records, Unmade
+from pellucid.engine.register import Marks
 from pellucid.engine.stats import EngineStats
 
 
@@ -79,18 +80,21 @@ def told_of(records: Records) -> Fields:
         [_request_fields(request) for request in records.requests],
         _stats_fields(records.stats),
         records.dropped,
-        records.cursor,
+        _cursor_fields(records.cursor),
         records.stages,
     )
 
 
-def news_of(found: Unmade) -> Fields:
-    """The same of steps whose records are not made yet, for `records_of` with their costs."""
+def news_of(found: Unmade, stats: EngineStats | None) -> Fields:
+    """The same of steps whose records are not made yet, for `records_of` with their costs. Without
+    `stats` those that were told last are meant."""
     return (
         [_entry_fields(entry) for entry in found.steps],
         [_request_fields(request) for request in found.requests],
-        _stats_fields(found.stats),
-        *found[3:],
+        None if stats is None else _stats_fields(stats),
+        found.dropped,
+        _cursor_fields(found.cursor),
+        found.stages,
     )
 
 
@@ -99,15 +103,19 @@ def records_of(
 ) -> Records:
     """The records again; `name_of` says what a request of that id is called here. `costs` of steps
     whose own are not told."""
-    steps, requests, stats, dropped, cursor, stages = told
+    steps, requests, stats, dropped, (epoch, read, marks, number), stages = told
     return Records(
         [_step_of(step, name_of, costs) for step in steps],
         [RequestRecord(name_of(name), *rest) for name, *rest in requests],
         EngineStats(*stats),
         dropped,
-        cursor,
+        Cursor(epoch, read, Marks(*marks), number),
         stages,
     )
+
+
+def _cursor_fields(cursor: Cursor) -> Fields:
+    return cursor.epoch, cursor.steps, tuple(cursor.requests), cursor.stages
 
 
 def count_of(told: Fields) -> int:
@@ -116,9 +124,15 @@ def count_of(told: Fields) -> int:
     return len(steps) + len(requests)
 
 
-def with_dropped(told: Fields, more: int) -> Fields:
-    """The same, with `more` steps and requests that are not told."""
-    return (*told[:3], told[3] + more, *told[4:]) if more else told
+def stats_of(told: Fields) -> Fields | None:
+    """The fields of its stats, if it tells any."""
+    stats: Fields | None = told[2]
+    return stats
+
+
+def completed(told: Fields, stats: Fields | None, more: int) -> Fields:
+    """The same with those stats, and `more` steps and requests that are not told."""
+    return (*told[:2], stats, told[3] + more, *told[4:])
 
 
 _request_fields = attrgetter(*(each.name for each in fields(RequestRecord)))

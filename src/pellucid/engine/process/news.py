@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any, Final
 
 from pellucid.core.errors import PellucidError
-from pellucid.engine.process.letters import Fields, count_of, with_dropped
+from pellucid.engine.process.letters import Fields, completed, count_of, stats_of
 from pellucid.engine.records import ATTENTION_S, Cursor
 
 _RENEWED_AFTER_S: Final = ATTENTION_S / 2
@@ -23,6 +23,7 @@ class News:
         self._send = send
         self._unread: deque[Fields] = deque()
         self._left_out = 0
+        self._stats: Fields | None = None
         self._renewed = float("-inf")
         self._stamps_every: float | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -46,13 +47,20 @@ class News:
                 timer.cancel()
                 self._waiter = None
         left_out, self._left_out = self._left_out, 0
-        return with_dropped(self._unread.popleft(), left_out)
+        return self._with_stats(self._unread.popleft(), left_out)
 
     def receive(self, told: Fields) -> None:
         self._unread.append(told)
         if len(self._unread) > _KEPT:
-            self._left_out += count_of(self._unread.popleft())
+            lost = self._unread.popleft()
+            self._stats = stats_of(lost) or self._stats
+            self._left_out += count_of(lost)
         self._wake()
+
+    def _with_stats(self, told: Fields, left_out: int) -> Fields:
+        """They are not in all of what comes; in the first they are."""
+        self._stats = stats_of(told) or self._stats
+        return completed(told, self._stats, left_out)
 
     def lost(self, error: PellucidError) -> None:
         """There is no child any more."""
