@@ -319,8 +319,10 @@ class AsyncLLM:
     async def measure_machine(self) -> None:
         """Have the machine's peaks measured, if they are not known, for `about`: in less than a
         second, in which steps are slow."""
-        threads = self._engine.model.ops.threads
-        self._machine = await asyncio.to_thread(machine_peaks, threads)
+        model = self._engine.model
+        weights = sum(int(weight.nbytes) for _, weight in model.weights.items())
+        measure = functools.partial(machine_peaks, model.ops.threads, weights=weights)
+        self._machine = await asyncio.to_thread(measure)
 
     def check_health(self) -> None:
         """Raises `PellucidError` if no request can be answered any more."""

@@ -27,41 +27,53 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pellucid")
 
-# Beyond most processors' caches, and read in a fraction of a second.
+# Where nothing else is asked for: beyond most processors' caches, and read in a fraction of a
+# second.
 _READ_BYTES: Final = 128 << 20
+# As large as a model's weights, between these: less is no memory, more reads no slower.
+_FEWEST: Final = 64 << 20
+_MOST: Final = 256 << 20
 _FRESH_SECONDS: Final = 300
 _BEST_SECONDS: Final = 3600
 # Apart in time: on a busy machine one of them may be undisturbed.
 _ROUNDS: Final = 2
 
 
-def machine_peaks(threads: int, kept_in: Path | None = None) -> MachineRecord:
+def machine_peaks(
+    threads: int, kept_in: Path | None = None, weights: int | None = None
+) -> MachineRecord:
     """What `threads` threads read and compute at best here, measured in less than a second unless
-    it was minutes ago. Kept are the best figures of an hour, of the same version on a processor of
-    the same name, in the folder `kept_in`; None is Pellucid's own."""
-    path = _path(kept_in)
-    found = _record(_read(path).get(_key(threads)))
+    it was minutes ago: reading as many bytes as a model has of `weights`, since caches of hundreds
+    of megabytes hold a part of them. Kept are the best figures of an hour, of the same version on a
+    processor of the same name, in the folder `kept_in`; None is Pellucid's own."""
+    path, n_bytes = _path(kept_in), _bytes_for(weights)
+    found = _record(_read(path).get(_key(threads, n_bytes)))
     if found is not None and 0 <= time.time() - found.measured_at < _FRESH_SECONDS:
         return found
-    return _keep(_measure(threads), path)
+    return _keep(_measure(threads, n_bytes), n_bytes, path)
+
+
+def _bytes_for(weights: int | None) -> int:
+    return _READ_BYTES if weights is None else min(max(weights, _FEWEST), _MOST)
 
 
 def remember_peaks(
     threads: int, peaks: Peaks, n_bytes: int, seconds: float, kept_in: Path | None = None
 ) -> None:
-    """Peaks that were measured now, in so many seconds, reading `n_bytes` at a time: what fits into
-    the processor's caches says nothing of memory and is not kept."""
-    if n_bytes >= _READ_BYTES // 2:
-        _keep(_record_of(threads, [peaks], seconds), _path(kept_in))
+    """Peaks that were measured now, in so many seconds, reading `n_bytes` of weights at a time:
+    what fits into nearer caches says nothing of memory and is not kept."""
+    if n_bytes >= _FEWEST:
+        found = _record_of(threads, [peaks], seconds)
+        _keep(found, _bytes_for(n_bytes), _path(kept_in))
 
 
 def _path(kept_in: Path | None) -> Path:
     return (home() if kept_in is None else kept_in) / "machine.json"
 
 
-def _keep(now: MachineRecord, path: Path) -> MachineRecord:
+def _keep(now: MachineRecord, n_bytes: int, path: Path) -> MachineRecord:
     """The best of it and of what was known, which is known from now on."""
-    known, key = _read(path), _key(now.threads)
+    known, key = _read(path), _key(now.threads, n_bytes)
     found = _best(now, _record(known.get(key)))
     known[key] = asdict(found)
     try:
@@ -97,11 +109,11 @@ def _record(kept: dict[str, Any] | None) -> MachineRecord | None:
     return MachineRecord(**kept)
 
 
-def _measure(threads: int) -> MachineRecord:
+def _measure(threads: int, n_bytes: int) -> MachineRecord:
     from pellucid.ops.native.peaks import Probe
 
     began = time.perf_counter()
-    probe = Probe(threads, _READ_BYTES)
+    probe = Probe(threads, n_bytes)
     seen = [probe.measure() for _ in range(_ROUNDS)]
     return _record_of(threads, seen, time.perf_counter() - began)
 
@@ -119,12 +131,12 @@ def _record_of(threads: int, seen: Sequence[Peaks], seconds: float) -> MachineRe
     )
 
 
-def _key(threads: int) -> str:
+def _key(threads: int, n_bytes: int) -> str:
     from pellucid import _native
 
-    return " / ".join(
-        (__version__, processor_name(), f"{threads} threads", str(_native.matmul.chosen()))
-    )
+    size = f"{-(-n_bytes >> 20)} MiB"
+    simd = str(_native.matmul.chosen())
+    return " / ".join((__version__, processor_name(), f"{threads} threads", simd, size))
 
 
 def processor_name() -> str:
