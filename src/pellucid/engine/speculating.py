@@ -75,7 +75,8 @@ class Speculation:
         self._over: list[int] = []  # those of them that ended in it
         self._ended: set[int] = set()  # sequences whose last draft ended of its own accord
         self._chances: dict[int, list[float]] = {}  # of the guesses of the last drafts
-        self._asking = 0.0  # seconds of the last `ask`
+        self._looked: list[int] = []  # sequences of which it was asked what could be guessed
+        self._asking = 0.0  # seconds that this took
         self._learning = 0.0  # and of a `learn` with drafts
 
     def ask(self, decoding: Iterable[Sequence], jobs: Mapping[int, Job]) -> dict[int, int]:
@@ -83,6 +84,7 @@ class Speculation:
         begin = time.perf_counter()
         drafter, lengths, n_decoding = self._drafter, self._lengths, 0
         self._settle(jobs)  # what an interrupted step left
+        self._looked = []
         wishes: dict[int, Wish] = {}
         for sequence in decoding:
             n_decoding += 1
@@ -90,6 +92,7 @@ class Speculation:
             if job is not None and job.answer.speculates and lengths.may(sequence.id):
                 left = sequence.n_prompt + sequence.max_tokens - len(sequence.tokens)
                 outlook = drafter.outlook(sequence.id, sequence.tokens, sequence.pages)
+                self._looked.append(sequence.id)
                 # The last token needs no guess: it comes of the check.
                 wishes[sequence.id] = Wish(
                     min(outlook.most, left - 1),
@@ -162,6 +165,7 @@ class Speculation:
         whole = sum(seconds)
         if not rounds:
             # Without drafts nobody would have asked for any.
+            lengths.asked([id for id in self._looked if id in jobs], self._asking)
             lengths.took(plan.n_tokens, whole - seconds.draft - self._asking, plain=True)
             return
         plain = lengths.plain_seconds(n_decoding, sum(map(len, tokens.values())))

@@ -53,6 +53,8 @@ _AFTER_MOST: Final = 0.2
 # A draft may turn out to cost so many times what was expected; more is laid to something else. And
 # so much is what a single guess costs at most, in tokens' times.
 _UNEXPECTED: Final = 2.0
+# A look that takes more than this, in tokens' times, reads a prompt: little beside computing it.
+_LOOK_AT_MOST: Final = 0.05
 _LEAST_AT_MOST: Final = 2.0
 
 
@@ -162,6 +164,14 @@ class Lengths:
     def earned(self, sequence: int, n_tokens: int) -> None:
         """A sequence was given so many tokens, guessed or not."""
         self.accounts.earn(sequence, n_tokens)
+
+    def asked(self, sequences: Sequence[int], seconds: float) -> None:
+        """It took so long to see that no guess for these is worth its row."""
+        token = self._token_seconds()
+        if token and sequences:
+            each = min(seconds / token / len(sequences), _LOOK_AT_MOST)
+            for id in sequences:
+                self.accounts.settle(id, each, 0.0)
 
     def drafted(self, seconds: float) -> None:
         """Making a step's guesses took so long. More than they take as a rule, as where a model

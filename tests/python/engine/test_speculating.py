@@ -10,7 +10,7 @@ import pytest
 from pellucid.core.plan import Plan, Span
 from pellucid.core.record import Phases, RoundRecord
 from pellucid.engine.speculating import Speculation
-from pellucid.speculation.accounts import SHARE
+from pellucid.speculation.accounts import ALLOWANCE, SHARE
 from pellucid.speculation.lengths import Lengths, Wish
 from pellucid.speculation.lookup import PromptLookup
 
@@ -49,6 +49,20 @@ def test_what_a_draft_cost_is_on_its_sequences_account(speculation: Speculation)
     # One guess was right, and two rows are expected to cost a tenth of a step each.
     spent = before + 1 + 2 * SHARE - lengths.accounts.balance(0)
     assert spent == pytest.approx(0.2)
+
+
+def test_a_look_that_comes_to_nothing_is_paid_for(speculation: Speculation) -> None:
+    lengths = speculation._lengths
+    job = cast("Any", SimpleNamespace(sequence=SimpleNamespace(computed=8, pages=())))
+    lengths.asked([7], 100.0)
+    assert lengths.accounts.balance(7) == pytest.approx(ALLOWANCE - 0.05)  # it read a prompt
+    for ended in False, True:
+        speculation._looked, speculation._asking = [0], 0.27
+        before = lengths.accounts.balance(0)
+        jobs = {} if ended else {0: job}
+        speculation.learn(DECODE, (), {0: (1,)}, jobs, SECONDS._replace(draft=0.0))
+        spent = before + SHARE - lengths.accounts.balance(0)
+        assert spent == pytest.approx(SHARE if ended else 0.27 / 9)
 
 
 class Slow(PromptLookup):
