@@ -44,6 +44,11 @@ def test_the_unit_gives_the_server_time_to_end() -> None:
     assert int(seconds) > grace + 10
 
 
+def test_what_was_set_wrong_is_not_started_again_and_again() -> None:
+    text = (DEPLOY / "pellucid.service").read_text()
+    assert re.findall(r"^RestartPreventExitStatus=(\d+)$", text, re.MULTILINE) == ["2"]
+
+
 def test_the_container_is_made_of_known_steps() -> None:
     text = re.sub(r"\\\n", " ", (DEPLOY / "Containerfile").read_text())
     steps = [line for line in text.splitlines() if line and not line.startswith("#")]
