@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from pellucid.server.options import OPTIONS
+from tests.python.server.running import Running
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 VARIABLES = {option.variable for option in OPTIONS} | {"PELLUCID_HOME"}
@@ -56,3 +59,16 @@ def test_the_container_is_made_of_known_steps() -> None:
     assert [step for step in steps if step.startswith("ENTRYPOINT")] == [
         'ENTRYPOINT ["pellucid", "serve"]'
     ]
+
+
+def test_the_health_check_is_what_it_says(server: Running) -> None:
+    """As the container runs it, at this server's port."""
+    text = re.sub(r"\\\n", " ", (DEPLOY / "Containerfile").read_text())
+    [command] = re.findall(r"^HEALTHCHECK .* CMD (\[.*\])$", text, re.MULTILINE)
+    _, *arguments = json.loads(command)
+    port = server.url.rpartition(":")[2]
+    assert sum("127.0.0.1:8000/" in argument for argument in arguments) == 1
+    check = [sys.executable, *(a.replace(":8000/", f":{port}/") for a in arguments)]
+    assert subprocess.run(check, timeout=60).returncode == 0
+    server.call(server.app.state.guard.refuse_more)
+    assert subprocess.run(check, stderr=subprocess.DEVNULL, timeout=60).returncode != 0
