@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { bytes, count, digits, duration } from "../web/core/format.js";
+import { bytes, clock, count, digits, duration } from "../web/core/format.js";
 import { requestPaint, shortName } from "../web/core/names.js";
 import { parseRecording } from "../web/core/recording.js";
 import { NOTHING, Selection, read, write } from "../web/core/selection.js";
@@ -17,7 +17,7 @@ import { decades, linear, log, niceEnd, niceStep, roundSteps } from "../web/draw
 import { company, stages, stepsByRequest, stretches } from "../web/model/lifecycle.js";
 import { at, costs, measuredPoints, quantile } from "../web/model/load.js";
 import { Pool, prefixRuns, replay } from "../web/model/pool.js";
-import { cheaper, heat, leastTime } from "../web/model/roofline.js";
+import { cheaper, heat, leastTime, peaks } from "../web/model/roofline.js";
 import { acceptance, netTime, roundsOf } from "../web/model/rounds.js";
 import { achieved, around, byRequest, kind, phases, totalBytes } from "../web/model/steps.js";
 import { tokensOf } from "../web/playground/stream.js";
@@ -361,4 +361,12 @@ test("a short logarithmic axis has round steps that hold all values", () => {
     const steps = roundSteps(values);
     assert.ok(steps[0] <= values[0] && steps.at(-1) >= values[1] && steps.length > 1);
   }
+});
+
+test("a roof says from when to when it was measured", () => {
+  const machine = { peak_gb_per_s: 30, peak_gops_int8: 0, best_since: 1000, measured_at: 1900 };
+  assert.deepEqual(peaks({ machine }), { bandwidth: 30, int8: null, f32: null, measured: { best_since: 1000, measured_at: 1900 } });
+  assert.deepEqual(peaks(null).measured, { best_since: null, measured_at: null });
+  assert.match(clock(1900), /^\d\d:\d\d$/);
+  assert.notEqual(clock(1000), clock(1900));
 });

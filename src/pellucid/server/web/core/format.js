@@ -63,6 +63,9 @@ export function percent(share) {
   return value > 99.5 && value < 100 ? `${Math.min(99.99, value).toFixed(2)} %` : `${digits(value, 2)} %`;
 }
 
+/** Hours and minutes here, of seconds since 1970. */
+export const clock = (seconds) => new Date(1000 * seconds).toTimeString().slice(0, 5);
+
 /** `n` of a thing, with its plural. */
 export const plural = (n, one, many = `${one}s`) => `${digits(n)} ${n === 1 ? one : many}`;
 

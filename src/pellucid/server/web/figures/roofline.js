@@ -1,7 +1,7 @@
 // Figure 3: operations on a log-log chart under the roofs that were measured on this machine.
 
 import { el, replace, say, svg } from "../core/dom.js";
-import { bytes, digits, duration, key, num, percent, sentence } from "../core/format.js";
+import { bytes, clock, digits, duration, key, num, percent, sentence } from "../core/format.js";
 import { opInWords } from "../core/names.js";
 import { legend } from "../draw/legend.js";
 import { placed } from "../draw/labels.js";
@@ -33,7 +33,7 @@ export const roofline = {
     const points = ["prefill", "decode"].flatMap((work) => pointsOf(app, steps.filter((s) => workOf(s) === work), work, limits));
     return {
       unit: { intensity: "operations per byte", rate: "billion operations a second" },
-      peaks: { gb_per_s: limits.bandwidth, gops_int8: limits.int8, gflops_f32: limits.f32 },
+      peaks: { gb_per_s: limits.bandwidth, gops_int8: limits.int8, gflops_f32: limits.f32, ...limits.measured },
       step: alone.length ? alone[0].id : null,
       points,
       decode: decodeShape(alone.length && workOf(alone[0]) !== "decode" ? timed(app.store.steps) : steps),
@@ -49,6 +49,11 @@ export const roofline = {
       said.push(said.length ? " " : "", key(name, `stage-${point.work}`), ` ${is} bound by ${roof}: each byte read serves `, num(digits(point.intensity), "predicted"), " operations, at which this machine could do ",
         num(`${digits(point.attainable)} Gop/s`, "predicted"), "; it did ", num(`${digits(point.rate)} Gop/s`), ", ", num(percent(point.rate / point.attainable)), ".");
       if (point.rate > ABOVE * point.attainable) said.push(` ${BEYOND}`);
+    }
+    const { best_since: since, measured_at: last } = view.peaks;
+    if (said.length && last !== null) {
+      const [from, to] = [clock(since ?? last), clock(last)];
+      said.push(from === to ? ` The machine was measured at ${to}.` : ` The roof is the best that was measured from ${from} to ${to}.`);
     }
     return said;
   },

@@ -1,12 +1,16 @@
 // The roofline: what the machine could do at best, and how far from it something was.
 
-/** Peaks of the machine: GB/s, and billions of operations a second of quantised and of float products. */
+/**
+ * Peaks of the machine: GB/s, and billions of operations a second of quantised and of float products; and
+ * when they were measured, in seconds since 1970: last, and since when the best counts.
+ */
 export function peaks(about) {
   const machine = about?.machine ?? {};
   return {
     bandwidth: positive(machine.peak_gb_per_s),
     int8: positive(machine.peak_gops_int8),
     f32: positive(machine.peak_gflops_f32),
+    measured: { best_since: positive(machine.best_since), measured_at: positive(machine.measured_at) },
   };
 }
 
