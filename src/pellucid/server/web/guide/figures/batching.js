@@ -30,7 +30,7 @@ export function batching(host) {
     }
     draw(rows);
     const [one, most] = [rows[0], rows.at(-1)];
-    figure.say(`${most.many} at once: ${(most.rate / one.rate).toFixed(1)} times as many tokens a second in all, and each waits ${(most.gap / one.gap).toFixed(1)} times as long for its next one.${most.gap < one.gap ? " Nobody waits less for having company: something else had the processor while one ran alone. Measure again." : ""}`);
+    figure.say(`${most.many} at once: ${(most.rate / one.rate).toFixed(1)} times as many tokens a second in all, and each waits ${(most.gap / one.gap).toFixed(1)} times as long for its next one.${most.gap < one.gap ? ` Nobody waits less for having company: something else had the processor while one ran alone.${recorded ? "" : " Measure again."}` : ""}`);
   };
   const draw = (rows) => {
     const [rate, gap] = [Math.max(...rows.map((row) => row.rate)), Math.max(...rows.map((row) => row.gap))];
