@@ -14,12 +14,20 @@ namespace {
 constexpr float kInfinite = std::numeric_limits<float>::infinity();
 constexpr float kTiny = 1e-37f;  // sums of squares below this are those of zeros
 constexpr int kBlockRounds = 3;  // of refitting a block
+constexpr int kHalfRounds = 2;   // of trying the halves beside a block's
 constexpr int kGroupRounds = 2;  // of refitting a group alone
 constexpr int kSuperRounds = 2;  // of trying neighbours and refitting a super-block
 
 float over(float a, float b) { return std::fabs(b) < kTiny ? 0.0f : a / b; }
 
 float as_half(float f) { return from_half(to_half(f)); }
+
+// The half that is `steps` above `half` in the order of their values.
+float beside(float half, int steps) {
+  const int bits = to_half(half), magnitude = bits & 0x7fff;
+  const int place = std::min(std::max((bits & 0x8000 ? -magnitude : magnitude) + steps, -0x7bff), 0x7bff);
+  return from_half(static_cast<Half>(place < 0 ? 0x8000 | -place : place));
+}
 
 // To the nearest whole number, ties to even, for magnitudes below 2^22: it has no fraction left once
 // it was added to 1.5 * 2^23.
@@ -161,6 +169,15 @@ void symmetric_block(const float* x, const float* w, float low, float high, floa
     const float error = squared_error<K>(x, w, q, half, 0.0f);
     if (error < best) best = error, d = half;
   }
+  // What was rounded to a half is not always best at the nearest; a grid that the block was on before
+  // is found again so.
+  for (int round = 0; round < kHalfRounds && std::isfinite(d); ++round)
+    for (const int up : {-1, 1}) {
+      const float half = beside(d, up);
+      on_grid<K>(x, 0.0f, over(1.0f, half), low, high, q);
+      const float error = squared_error<K>(x, w, q, half, 0.0f);
+      if (error < best) best = error, d = half;
+    }
   on_grid<K>(x, 0.0f, over(1.0f, d), low, high, q);
   store(q, K, out);
 }
@@ -179,10 +196,27 @@ void affine_block(const float* x, const float* w, float levels, Steps steps, flo
     const float error = squared_error<K>(x, w, q, half, half_m);
     if (error < best) best = error, d = half, m = half_m;
   }
-  // The offset of tiny values can be worse than none, where the scale is below a half.
-  const float zeros = sum<K>([&](int i) { return x[i] * x[i] * w[i]; });
-  if (std::isfinite(best) && zeros < best) d = 0.0f, m = 0.0f;
+  for (int round = 0; round < kHalfRounds && std::isfinite(best); ++round)
+    for (const int up : {-1, 0, 1})
+      for (const int up_m : {-1, 0, 1}) {
+        if (up == 0 && up_m == 0) continue;
+        const float half = beside(d, up), half_m = beside(m, up_m);
+        on_grid<K>(x, half_m, over(1.0f, half), 0.0f, levels, q);
+        const float error = squared_error<K>(x, w, q, half, half_m);
+        if (error < best) best = error, d = half, m = half_m;
+      }
+  // The offset of tiny values can be worse than none, where the scale is below a half; by whatever
+  // weights.
   on_grid<K>(x, m, over(1.0f, d), 0.0f, levels, q);
+  const float zeros = sum<K>([&](int i) { return x[i] * x[i] * w[i]; });
+  const float plain = sum<K>([&](int i) {
+    const float lost = x[i] - (q[i] * d + m);
+    return lost * lost - x[i] * x[i];
+  });
+  if (std::isfinite(best) && (zeros < best || plain > 0.0f)) {
+    d = 0.0f, m = 0.0f;
+    std::fill(q, q + K, 0.0f);
+  }
   store(q, K, out);
 }
 

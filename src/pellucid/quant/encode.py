@@ -24,11 +24,12 @@ def _around(end: int, first: float, last: float, count: int) -> Steps:
 _STEPS_4 = _around(8, -1.7, 1.1, 15)
 _STEPS_5 = _around(16, -1.7, 1.7, 15)
 _STEPS_8 = _around(127, -5.0, 0.49, 12)
-_AFFINE_4 = _around(15, -1.5, 2.0, 15)
-_AFFINE_5 = _around(31, -1.5, 2.0, 15)
+# A block may have been on a grid of which it used a part only.
+_AFFINE_4 = [13.0, *_around(15, -1.5, 2.0, 15)]
+_AFFINE_5 = [28.0, 29.0, *_around(31, -1.5, 2.0, 15)]
 _STEPS_6_K = _around(32, -1.5, 1.0, 9)
-_AFFINE_4_K = _around(15, -1.5, 1.5, 13)
-_AFFINE_5_K = _around(31, -1.5, 1.5, 13)
+_AFFINE_4_K = [13.0, *_around(15, -1.5, 1.5, 13)]
+_AFFINE_5_K = [28.0, 29.0, *_around(31, -1.5, 1.5, 13)]
 
 
 def _q8_0(x: Floats, w: Weights, search: Search) -> Blocks:

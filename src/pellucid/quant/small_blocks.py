@@ -31,6 +31,7 @@ Unsigned = NDArray[np.uint8]
 Steps = Sequence[float]
 
 
+_HALF_ROUNDS = 2  # of trying the halves beside those that were found
 _ROUNDS = 3  # of refitting; a fourth changes less than a thousandth of the error
 
 
@@ -53,6 +54,14 @@ def symmetric_blocks(
         error = squared_error(x, q * _column(half), w)
         better = error < best
         best, d = np.where(better, error, best), np.where(better, half, d)
+    # What was rounded to a half is not always best at the nearest; a grid that a block was on
+    # before is found again so.
+    for _ in range(_HALF_ROUNDS):
+        for up in (-1, 1):
+            half = _beside(d, up)
+            error = squared_error(x, _grid(x, half, low, high) * _column(half), w)
+            better = (error < best) & np.isfinite(d)
+            best, d = np.where(better, error, best), np.where(better, half, d)
     return d, _grid(x, d, low, high).astype(np.int8)
 
 
@@ -67,17 +76,38 @@ def affine_blocks(
         tried.append(refit_affine(x, w, *tried[-1], levels, below_zero=False))
     best = np.full(len(x), np.inf, np.float32)
     d, m = np.full(len(x), np.inf, np.float16), np.zeros(len(x), np.float16)
-    for scale, offset in tried:
-        half, half_m = scale.astype(np.float16), offset.astype(np.float16)
+
+    def keep_better(half: Halves, half_m: Halves, allowed: NDArray[np.bool_] | bool) -> None:
+        nonlocal best, d, m
         q = _grid(x - _column(half_m), half, 0, levels)
         error = squared_error(x, q * _column(half) + _column(half_m), w)
-        better = error < best
+        better = (error < best) & allowed
         best = np.where(better, error, best)
         d, m = np.where(better, half, d), np.where(better, half_m, m)
-    # The offset of tiny values can be worse than none, where the scale is below half precision.
-    nothing = np.isfinite(best) & (dot(x, x, w) < best)
+
+    for scale, offset in tried:
+        keep_better(scale.astype(np.float16), offset.astype(np.float16), True)
+    for _ in range(_HALF_ROUNDS):
+        for up in (-1, 0, 1):
+            for up_m in (-1, 0, 1):
+                if up or up_m:
+                    keep_better(_beside(d, up), _beside(m, up_m), np.isfinite(best))
+    # The offset of tiny values can be worse than none, where the scale is below half precision; by
+    # whatever weights.
+    q = _grid(x - _column(m), d, 0, levels)
+    plain = squared_error(x, q * _column(d) + _column(m), None) > dot(x, x)
+    nothing = np.isfinite(best) & ((dot(x, x, w) < best) | plain)
     d, m = (np.where(nothing, np.float16(0), half) for half in (d, m))
     return d, m, _grid(x - _column(m), d, 0, levels).astype(np.uint8)
+
+
+def _beside(half: Halves, steps: int) -> Halves:
+    """The halves that are `steps` above, in the order of their values; none is infinite."""
+    bits = half.view(np.uint16).astype(np.int32)
+    place = np.where(bits & 0x8000, -(bits & 0x7FFF), bits & 0x7FFF) + steps
+    place = np.clip(place, -0x7BFF, 0x7BFF)
+    moved: Halves = np.where(place < 0, 0x8000 | -place, place).astype(np.uint16).view(np.float16)
+    return moved
 
 
 def _column(half: Halves) -> Floats:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pellucid import _native
 from pellucid.quant.dequantize import dequantize
 from pellucid.quant.quantize import QUANTIZED_TYPES, quantize
-from pellucid.quant.search import NUMPY, native_search
+from pellucid.quant.search import NUMPY, Search, native_search
 from pellucid.quant.types import TensorType
 
 Floats = NDArray[np.float32]
@@ -79,3 +79,17 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         _native.quant.symmetric_blocks(x[:, :16].copy(), x, -8, 7, 8, [8.0], d, q)
     with pytest.raises(ValueError, match="w has 32 elements, not 64"):
         _native.quant.symmetric_blocks(x, x[:1], -8, 7, 8, [8.0], d, q)
+
+
+@pytest.mark.parametrize("search", [NUMPY, NATIVE], ids=["numpy", "native"])
+@pytest.mark.parametrize("type", [TensorType.Q4_0, TensorType.Q4_1, TensorType.Q8_0])
+def test_values_that_are_on_a_grid_find_one_as_good(type: TensorType, search: Search) -> None:
+    """What was quantised before and kept in half precision loses no more than that took."""
+    rng = np.random.default_rng(3)
+    once = quantize((rng.standard_normal((64, 512)) * 0.02).astype(np.float32), type, None, search)
+    exact = dequantize(once, type, (64, 512))
+    halves = exact.astype(np.float16).astype(np.float32)
+    again = quantize(halves, type, None, search)
+    lost, least = squares(halves, again, type).sum(), np.square(halves - exact, dtype=float).sum()
+    # A block's errors are weighed, so that now and then another grid seems as good.
+    assert lost < 1.3 * least
