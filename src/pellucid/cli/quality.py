@@ -132,12 +132,12 @@ def quality(
     )
     with bars() as progress:
         report = run_quality(subjects, other, text, settings, progress)
-    if picture is not None:
-        _save(picture, drawn(report))
     if json:
         write_json(report_json(report))
     else:
         write(draw(report))
+    if picture is not None:  # last: what was measured is not lost with it
+        _save(picture, drawn(report))
 
 
 def _subjects(
@@ -212,6 +212,8 @@ def _check_picture(file: Path) -> None:
     """What can be said before hours of work whose picture would be lost."""
     if file.is_dir():
         raise BadInput(f"{file}: is a folder: name a file")
+    if file.suffix.lower() != ".svg":
+        raise BadInput(f"--picture {file}: it is drawn as SVG: let the name end in .svg")
     if file.exists() and not file.is_file():
         raise BadInput(f"{file}: is a device or a pipe: name a file")
     if not file.absolute().parent.is_dir():

@@ -175,6 +175,7 @@ def test_another_vocabulary(command: Command, path: Path, text: Path, tmp_path: 
         (("--types", "q9"), "type 'q9' is none of those"),
         (("--requantize",), "nothing is quantised without --types"),
         (("--picture", "no/such/p.svg"), "there is no such folder"),
+        (("--picture", "p.png"), "end in .svg"),
         (("--kv-cache-dtype", "int3"), "int3"),
         (("--activations", "int8,int3"), "activations 'int3' are unknown"),
         (("--activations", ","), "--activations: names none"),
@@ -235,3 +236,22 @@ def test_scores_that_the_disk_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> No
     spool.append(rows[7:])
     np.testing.assert_array_equal(spool.rows(5, 4), rows[5:9])
     spool.close()
+
+
+def test_a_picture_that_cannot_be_written_loses_no_figure(
+    command: Command,  # noqa: F811
+    path: Path,
+    text: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(self: Path, *given: object, **more: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    picture = tmp_path / "p.svg"
+    flags = ("--text", str(text), "--tokens", "300", "--repeats", "0", "--json")
+    ended = command("quality", str(path), *flags, "--picture", str(picture))
+    assert ended.code == 1 and "No space left" in ended.err
+    assert json.loads(ended.out)["models"][0]["perplexity"]["value"] > 1
+    assert not picture.exists()
