@@ -32,6 +32,7 @@ def test_work(tmp_path: Path, smollm2_path: Path) -> None:
         an_engine_that_ends_loses_no_line(tmp_path, tiny)
         for backend in "native", "reference":
             stages_answer_as_one_process_does(tiny, backend, 3)
+        stages_answer_as_one_process_does(tiny, "native", 3, kv_cache_dtype="int4")
         stages_answer_as_one_process_does(smollm2_path, "native", 2)
         a_stage_that_ends_is_told(tiny)
         what_stages_cannot_is_refused(tiny)
@@ -122,8 +123,9 @@ def processes() -> list[tuple[int, str]]:
     return found
 
 
-def stages_answer_as_one_process_does(path: Path, backend: str, stages: int) -> None:
-    arguments = {"backend": backend, "kv_cache_memory_bytes": 64 << 20, "seed": 0}
+def stages_answer_as_one_process_does(path: Path, backend: str, stages: int, **more: str) -> None:
+    arguments: dict[str, Any] = {"backend": backend, "kv_cache_memory_bytes": 64 << 20, "seed": 0}
+    arguments |= more
     if backend == "native":
         arguments["threads"] = 1
     prompts = ["The sea is", "The sea is deep", "One two three"]
