@@ -144,6 +144,7 @@ class Speculation:
         """The step was applied, and gave `tokens`."""
         begin = time.perf_counter()
         lengths, n_decoding = self._lengths, len(plan.spans)
+        looked, self._looked = self._looked, []
         for one in rounds:
             self.counts.note(one)
         if self._asked and not rounds:  # what was guessed nobody checked
@@ -165,7 +166,7 @@ class Speculation:
         whole = sum(seconds)
         if not rounds:
             # Without drafts nobody would have asked for any.
-            lengths.asked([id for id in self._looked if id in jobs], self._asking)
+            lengths.asked([id for id in looked if id in jobs], self._asking)
             lengths.took(plan.n_tokens, whole - seconds.draft - self._asking, plain=True)
             return
         plain = lengths.plain_seconds(n_decoding, sum(map(len, tokens.values())))
@@ -222,6 +223,7 @@ class Speculation:
 
     def forget(self, sequence: int) -> None:
         """It is over."""
+        self._looked = [id for id in self._looked if id != sequence]
         if sequence in self._asked:
             self._over.append(sequence)
             return

@@ -63,6 +63,10 @@ def test_a_look_that_comes_to_nothing_is_paid_for(speculation: Speculation) -> N
         speculation.learn(DECODE, (), {0: (1,)}, jobs, SECONDS._replace(draft=0.0))
         spent = before + SHARE - lengths.accounts.balance(0)
         assert spent == pytest.approx(SHARE if ended else 0.27 / 9)
+        assert not speculation._looked  # nothing is kept of who may have ended
+    speculation._looked = [0, 1]
+    speculation.forget(0)
+    assert speculation._looked == [1]
 
 
 class Slow(PromptLookup):
