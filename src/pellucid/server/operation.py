@@ -29,7 +29,7 @@ from pellucid.server.live.hub import Hub
 from pellucid.server.live.recording import Recorder
 from pellucid.server.options import Chosen, speculation_of
 from pellucid.server.params import sampling_in_effect
-from pellucid.server.serving import address, listen, serve, tell_supervisor
+from pellucid.server.serving import address, allow_connections, listen, serve, tell_supervisor
 from pellucid.server.settings import RequestLimits, Settings
 from pellucid.server.tracing import Traces, traces_to
 
@@ -108,6 +108,7 @@ async def operate(path: Path, own_name: str, chosen: Chosen) -> None:
     asyncio.get_running_loop().set_default_executor(threads)
     endpoint = chosen["otlp_traces_endpoint"]
     traces = None if endpoint is None else traces_to(endpoint, settings.model_name)
+    allow_connections()
     bound = listen(chosen["host"], chosen["port"])  # a port that is taken is said at once
     try:
         recorder = None if chosen["record"] is None else Recorder(Path(chosen["record"]))

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import math
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterator
@@ -24,6 +25,7 @@ from pellucid.server.settings import Settings
 logger = logging.getLogger("pellucid.server")
 
 _LAST_WORDS_S: Final = 10
+_DESCRIPTORS: Final = 1 << 16
 
 
 class _Server(uvicorn.Server):
@@ -58,6 +60,15 @@ class _Server(uvicorn.Server):
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
+
+
+def allow_connections() -> None:
+    """As many as the system lets this process have: the usual soft limit of 1,024 descriptors is
+    there for programs that cannot count further, and fewer than may run and wait here."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -162,3 +165,15 @@ def test_a_stream_of_a_request_that_waited_unseen_speaks_at_once() -> None:
     late = asyncio.run(first_words(time.monotonic() - 50))
     assert late == [b"head", KEEP_ALIVE, b"data: x\n\n", b""]
     assert asyncio.run(first_words(time.monotonic())) == [b"head", b"data: x\n\n", b""]
+
+
+@pytest.mark.parametrize(("hard", "soft"), [(200, 200), (1 << 20, 1 << 16)])
+def test_the_systems_soft_limit_of_connections_is_raised(hard: int, soft: int) -> None:
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < hard:
+        soft = hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    script = (
+        "import resource; from pellucid.server.serving import allow_connections; "
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, (150, {hard})); allow_connections(); "
+        f"assert resource.getrlimit(resource.RLIMIT_NOFILE) == ({min(soft, 1 << 16)}, {hard})"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
