@@ -161,7 +161,7 @@ class _Job:
     def _answer(self, tally: Tally) -> None:
         from pellucid import AsyncLLM
 
-        given = {key: value for key, value in self.limits.items() if value is not None}
+        given: dict[str, Any] = {k: v for k, v in self.limits.items() if v is not None}
         llm = AsyncLLM(self.path, **self.engine.arguments(), **given)
         try:
             asyncio.run(self._answer_with(llm, tally))

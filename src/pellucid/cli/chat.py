@@ -11,7 +11,7 @@ import click
 from pellucid.cli import sampling as flags
 from pellucid.cli.answers import say_statistics, say_why_it_ended
 from pellucid.cli.arguments import model_argument, model_option, named_model
-from pellucid.cli.engine_options import EngineOptions, engine_options
+from pellucid.cli.engine_options import EngineOptions, engine_options, pipeline_options
 from pellucid.cli.output import note, write
 from pellucid.core.errors import BadInput, PellucidError
 
@@ -33,6 +33,7 @@ PROMPT = ">>> "
 @click.option("--system", help="A system message.")
 @flags.sampling_options
 @engine_options
+@pipeline_options
 def chat(
     model_name: str | None,
     model: str | None,

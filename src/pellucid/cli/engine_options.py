@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import click
 
 from pellucid.cli.arguments import find_model, offline_option
 from pellucid.cli.output import note
+from pellucid.core.errors import BadInput
 from pellucid.speculation.settings import FIELDS, from_flags
 
 if TYPE_CHECKING:
@@ -104,6 +105,18 @@ _OPTIONS = (
     ),
 )
 
+_PIPELINE = (
+    click.option(
+        "--pipeline-parallel-size",
+        type=int,
+        metavar="N",
+        help="Cut the model into N stages, each a process with some of its layers, on Ray. [no]",
+    ),
+    click.option(
+        "--ray-address", metavar="ADDRESS", help="A Ray cluster for them: HOST:PORT, or auto."
+    ),
+)
+
 
 def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the flags; the command is given them as one `EngineOptions`, named `engine`."""
@@ -141,6 +154,26 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return gathered
 
 
+def pipeline_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the flags that cut a model into stages, below `engine_options`."""
+
+    @wraps(command)
+    def gathered(
+        engine: EngineOptions,
+        pipeline_parallel_size: int | None,
+        ray_address: str | None,
+        **others: Any,
+    ) -> Any:
+        if pipeline_parallel_size is None and ray_address is not None:
+            raise BadInput("--ray-address is for --pipeline-parallel-size: add it")
+        engine = replace(engine, stages=pipeline_parallel_size, ray_address=ray_address)
+        return command(engine=engine, **others)
+
+    for option in reversed(_PIPELINE):
+        gathered = option(gathered)
+    return gathered
+
+
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     backend: str | None = None
@@ -153,12 +186,26 @@ class EngineOptions:
     offline: bool = False
     verbose: bool = False
     speculative: dict[str, Any] | None = None
+    stages: int | None = None
+    ray_address: str | None = None
 
     def open(self, model: str) -> LLM:
         """The model, ready. Raises what finding, opening and loading it raise."""
+        if self.stages is not None:
+            return self._open_in_stages(model, self.stages)
         from pellucid import LLM
 
         return LLM(find_model(model, self.offline), **self.arguments())
+
+    def _open_in_stages(self, model: str, stages: int) -> LLM:
+        from pellucid.distributed.pipeline.llm import PipelineLLM
+
+        return PipelineLLM.connect(
+            find_model(model, self.offline),
+            stages=stages,
+            ray_address=self.ray_address,
+            **self.arguments(),
+        )
 
     def arguments(self) -> dict[str, Any]:
         """What was asked for, as `LLM` takes it."""

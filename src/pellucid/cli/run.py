@@ -9,7 +9,7 @@ import click
 from pellucid.cli import sampling as flags
 from pellucid.cli.answers import as_json, print_logprobs, say_statistics, say_why_it_ended
 from pellucid.cli.arguments import json_option, model_option, split_words, text_or_input
-from pellucid.cli.engine_options import EngineOptions, engine_options
+from pellucid.cli.engine_options import EngineOptions, engine_options, pipeline_options
 from pellucid.cli.output import note, write, write_json
 from pellucid.cli.structure import structure_options, structured_outputs
 from pellucid.core.errors import BadInput
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("--n", type=int, help="Answers to the same prompt. [1]")
 @click.option("--logprobs", type=int, help="Show each token's log-probability and K alternatives.")
 @engine_options
+@pipeline_options
 @json_option
 def run(
     words: tuple[str, ...],

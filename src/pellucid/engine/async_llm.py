@@ -49,15 +49,22 @@ Value = TypeVar("Value")
 
 
 class AsyncLLM:
-    """A model that answers in event loops; arguments and errors as those of `LLM`.
+    """A model that answers in event loops; arguments and errors as those of `LLM`, or of what is
+    given as its `kind`.
 
     The engine has a thread of its own, which sleeps while there is nothing to do. Methods may be
     called from several event loops in several threads; a stream belongs to the loop that it was
     opened in.
     """
 
-    def __init__(self, model: str | Path = DEFAULT_MODEL, **arguments: Any) -> None:
-        self._llm = LLM(model, **arguments)
+    def __init__(
+        self,
+        model: str | Path = DEFAULT_MODEL,
+        *,
+        kind: Callable[..., LLM] = LLM,
+        **arguments: Any,
+    ) -> None:
+        self._llm = kind(model, **arguments)
         self._engine = self._llm.engine
         self._runner = Runner(self._engine)
         self._active: dict[str, Generation] = {}

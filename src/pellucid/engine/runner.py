@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from pellucid.core.errors import PellucidError
+from pellucid.core.errors import PellucidError, Unavailable
 from pellucid.core.record import Turn
 from pellucid.engine.engine import Engine
 from pellucid.engine.outbox import Flushed
@@ -137,6 +137,9 @@ class Runner:
             logger.exception("a step failed")
             self._failures += 1
             reason = f"{type(error).__name__}: {error}"
+            if isinstance(error, Unavailable):  # what it computes with is gone for good
+                self.failure = error
+                return False
             self.engine.fail_all(PellucidError(f"the engine failed in a step: {reason}"))
             if self._failures == _MAX_FAILURES:
                 self.failure = PellucidError(

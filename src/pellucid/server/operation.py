@@ -125,8 +125,13 @@ async def operate(path: Path, own_name: str, chosen: Chosen) -> None:
 def replicas_wanted(chosen: Chosen) -> Wanted | None:
     """How many replicas on Ray, None for an engine without Ray. Raises `BadInput`."""
     count, least, most = (chosen[f"{name}replicas"] for name in ("", "min_", "max_"))
-    if (count, least, most, chosen["ray_address"]) == (None, None, None, None):
+    stages = chosen["pipeline_parallel_size"]
+    if (count, least, most) == (None, None, None) and (stages or chosen["ray_address"] is None):
         return None
+    if stages:
+        raise BadInput(
+            "replicas of a model in stages are not there: choose replicas or pipeline_parallel_size"
+        )
     if count is not None and (least, most) != (None, None):
         raise BadInput("replicas is a fixed number: leave min_replicas and max_replicas out")
     least = count or least or 1
@@ -159,6 +164,40 @@ async def _engine(
         async with replicas(path, wanted, log, arguments, "--replicas") as found:
             yield found
         return
+    if chosen["pipeline_parallel_size"]:
+        with _in_stages(chosen, arguments) as arguments:
+            async with _one(path, chosen, arguments) as one:
+                yield one
+        return
+    async with _one(path, chosen, arguments) as one:
+        yield one
+
+
+@contextlib.contextmanager
+def _in_stages(chosen: Chosen, arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What has an engine's model cut into stages, and a cluster for them: it outlives an engine
+    that is started again."""
+    from pellucid.distributed.cluster import connected
+    from pellucid.distributed.pipeline.llm import PipelineLLM, check_stages
+
+    stages = chosen["pipeline_parallel_size"]
+    check_stages(stages, arguments)
+    with connected(chosen["ray_address"], stages, "--pipeline-parallel-size") as cluster:
+        cpus = cluster.asks(arguments.get("threads"))
+        cluster.check_room(stages, cpus, "stages")
+        yield {
+            **arguments,
+            "kind": PipelineLLM.connect,
+            "stages": stages,
+            "cpus": cpus,
+            "ray_address": cluster.address,
+        }
+
+
+@contextlib.asynccontextmanager
+async def _one(
+    path: Path, chosen: Chosen, arguments: dict[str, Any]
+) -> AsyncIterator[EngineClient]:
     client = await _client(path, chosen, arguments)
     try:
         yield client

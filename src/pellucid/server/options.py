@@ -130,6 +130,10 @@ OPTIONS: Final = (
     Option("replicas", "count", None, "Engines that answer, on Ray.", "one, without Ray"),
     Option("min_replicas", "count", None, "The fewest, where their number follows the load."),
     Option("max_replicas", "count", None, "The most, where their number follows the load."),
+    Option(
+        "pipeline_parallel_size", "count", None, "Stages that the model is cut into, on Ray.",
+        "one, without Ray",
+    ),
     Option("ray_address", "text", None, "A Ray cluster: HOST:PORT, or auto.", "one of its own"),
     Option(
         "routing", "text", "prefix", "Which replica a request goes to.",

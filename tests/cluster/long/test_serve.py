@@ -181,6 +181,69 @@ def test_what_cannot_start_says_why_and_leaves_nothing(model: Path, tmp_path: Pa
     assert "Traceback" not in ended.stderr.decode()
 
 
+def test_served_in_stages(model: Path, tmp_path: Path) -> None:
+    """Two processes have a part of the layers each; as one of them ends, so does what runs, and the
+    engine comes back."""
+    params = SamplingParams(temperature=0, max_tokens=30, ignore_eos=True)
+    body = {"prompt": PROMPT, "temperature": 0, "max_tokens": 30, "ignore_eos": True}
+    with LLM(model, kv_cache_memory_bytes=1 << 20) as llm:
+        expected = llm.generate(PROMPT, params)[0].outputs[0].text
+    with served(model, tmp_path, "--pipeline-parallel-size", "2") as server:
+        answer = server.http.post("/v1/completions", json=body).json()
+        assert answer["choices"][0]["text"] == expected
+        assert listening_elsewhere(server.process.pid) == []
+        stages = processes_named(server.process.pid, "ray::StageActor")
+        assert len(stages) == 2
+        os.kill(stages[0], signal.SIGKILL)
+        ended = server.http.post("/v1/completions", json=body)
+        if ended.status_code != 200:  # it had not begun again
+            assert ended.status_code == 503, ended.text
+            assert "again" in ended.json()["error"]["message"]
+        server.until("/health", lambda found: found.status_code == 200)
+        answer = server.http.post("/v1/completions", json=body).json()
+        assert answer["choices"][0]["text"] == expected
+        family = tree(server.process.pid)
+        os.killpg(server.process.pid, signal.SIGINT)  # as a terminal does
+        assert server.process.wait(PATIENCE_S) == 0, server.log.read_text()
+        assert not [pid for pid in family if Path(f"/proc/{pid}").exists()], "something is left"
+
+
+def test_run_in_stages(model: Path) -> None:
+    def run(*flags: str) -> subprocess.CompletedProcess[str]:
+        command = (sys.executable, "-m", "pellucid", "run", str(model), "the hen", "--raw")
+        return subprocess.run(
+            (*command, "--temperature", "0", "--max-tokens", "20", *flags),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    alone, staged = run(), run("--pipeline-parallel-size", "2")
+    assert staged.returncode == 0, staged.stderr
+    assert staged.stdout == alone.stdout
+    for flags, words in (
+        (("--pipeline-parallel-size", "40"), "stages must be from 1 to"),
+        (("--pipeline-parallel-size", "0"), "stages must be 1 or more"),
+        (("--pipeline-parallel-size", "2", "--quantization", "q8_0"), "leave it out"),
+        (("--pipeline-parallel-size", "2", "--ray-address", "127.0.0.1:9"), "no Ray cluster"),
+        (("--ray-address", "auto"), "--pipeline-parallel-size: add it"),
+    ):
+        refused = run(*flags)
+        assert refused.returncode == 2, refused.stderr
+        assert words in refused.stderr.splitlines()[-1]
+        assert "Traceback" not in refused.stderr
+
+
+def processes_named(root: int, name: str) -> list[int]:
+    """Those of a tree that call themselves that."""
+    found = []
+    for pid in tree(root):
+        command = Path(f"/proc/{pid}/cmdline")
+        if command.exists() and name.encode() in command.read_bytes():
+            found.append(pid)
+    return found
+
+
 def listening_elsewhere(root: int) -> list[str]:
     """Addresses beyond this machine that a process of the tree listens on."""
     sockets = set()

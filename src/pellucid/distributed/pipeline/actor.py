@@ -46,6 +46,9 @@ class StageActor:
             )
         self._cache: object = None
 
+    def alive(self) -> None:
+        """In another thread than a step."""
+
     def told(self) -> list[LoadRecord]:
         """The weights that it holds."""
         stage = self._stage

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import ray
 from numpy.typing import NDArray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
-from pellucid.core.errors import PellucidError
+from pellucid.core.errors import PellucidError, Unavailable
 from pellucid.core.plan import Plan
 from pellucid.core.record import LoadRecord
 from pellucid.core.spec import ModelSpec
@@ -21,6 +21,8 @@ from pellucid.ops.step import Step, lower
 from pellucid.ops.vocabulary import Ops
 
 Float32 = NDArray[np.float32]
+
+_LOOK_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +91,11 @@ class PipelinedOps:
 
 
 class PipelinedModel:
-    """Has the interface of `pellucid.models.registry.Model` that engines use."""
+    """Has the interface of `pellucid.models.registry.Model` that engines use. A stage that says for
+    `silence_s` not that it lives counts as gone."""
 
-    def __init__(self, spec: ModelSpec, own: Ops, parts: Sequence[Part]) -> None:
+    def __init__(self, spec: ModelSpec, own: Ops, parts: Sequence[Part], silence_s: float) -> None:
+        self._silence_s = silence_s
         self.spec = spec
         self.ops = PipelinedOps(own, parts)
         told: list[list[LoadRecord]] = _all(parts, "told")
@@ -110,7 +114,7 @@ class PipelinedModel:
             _fail(error)
 
     def logits(self, step: Step) -> Float32:
-        """Logits [R, vocabulary] of a step. Raises `PellucidError` if a stage has ended."""
+        """Logits [R, vocabulary] of a step. Raises `Unavailable` if a stage has ended."""
         return self._through(step, hidden=False)
 
     def hidden(self, step: Step) -> Float32:
@@ -129,10 +133,22 @@ class PipelinedModel:
         for part in self._parts:  # each waits for the one before it, over there
             rows = part.actor.forward.remote(sent, rows, hidden)
         try:
-            found: Float32 = ray.get(rows)
+            return self._got(rows)
         except (RayActorError, RayTaskError) as error:
             _fail(error)
-        return found
+
+    def _got(self, rows: Any) -> Float32:
+        """However long it takes, as long as every stage lives."""
+        while True:
+            try:
+                found: Float32 = ray.get(rows, timeout=_LOOK_S)
+                return found
+            except GetTimeoutError:
+                said = [part.actor.alive.remote() for part in self._parts]
+                if ray.wait(said, num_returns=len(said), timeout=self._silence_s)[1]:
+                    raise Unavailable(
+                        "a stage of the pipeline gives no sign of life: load the model again"
+                    ) from None
 
 
 def _all(parts: Sequence[Part], method: str, *arguments: Any) -> list[Any]:
@@ -148,7 +164,8 @@ def _fail(error: Exception) -> NoReturn:
     if isinstance(cause, PellucidError | ValueError | MemoryError):
         raise cause from error
     if isinstance(error, RayActorError):
-        raise PellucidError(
-            "a stage of the pipeline has ended, and its keys and values with it: make another LLM"
+        raise Unavailable(
+            "a stage of the pipeline has ended, and its keys and values with it: load the model "
+            "again"
         ) from error
     raise PellucidError(f"a stage of the pipeline failed: {error}") from error
