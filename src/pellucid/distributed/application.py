@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import re
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from ray.serve.schema import LoggingConfig
 
 from pellucid.core import errors
 from pellucid.core.errors import PellucidError
+from pellucid.distributed.apart import apart
 from pellucid.distributed.replica import Opening, Replica
 
 logger = logging.getLogger("pellucid.distributed")
@@ -29,6 +31,7 @@ logger = logging.getLogger("pellucid.distributed")
 _HEALTH_S: Final = 1.0
 _FROZEN_S: Final = 20.0  # without an answer about its health, three times: the process is frozen
 _LOOK_S: Final = 0.1
+_END_S: Final = 30.0
 _DEPLOYMENT: Final = "engine"
 _ROUTER: Final = "pellucid.distributed.router.PlacedRouter"
 _OURS: Final = re.compile(r"pellucid\.core\.errors\.(\w+): (.*)")
@@ -41,9 +44,9 @@ class Scale:
 
     least: int
     most: int
-    target: float = 24.0
-    up_s: float = 5.0
-    down_s: float = 120.0
+    target: float
+    up_s: float
+    down_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,8 @@ class Application:
     async def deploy(self) -> None:
         """Have the replicas there are to be, ready. Raises what keeps the first from starting."""
         _hush()
-        await asyncio.to_thread(serve.start, proxy_location="Disabled", logging_config=_quiet())
+        start = functools.partial(serve.start, proxy_location="Disabled", logging_config=_quiet())
+        await apart(start)
         _hush()
         await self._run()
 
@@ -83,16 +87,30 @@ class Application:
         await self._run()
 
     async def end(self) -> None:
-        """The replicas end, and Serve with them if nobody else uses it."""
-        await asyncio.to_thread(self._end)
+        """The replicas end, and Serve with them if nobody else uses it; as far as they do in time:
+        a cluster that does not answer keeps nobody here."""
+        with contextlib.suppress(TimeoutError):
+            await apart(self._end, self.plan.drain_s + _END_S)
+
+    async def trouble(self) -> str | None:
+        """Why there are fewer replicas than there are to be, in Serve's words; None if all is well
+        or Serve does not say."""
+        try:
+            found = await apart(serve.status, _END_S)
+        except Exception:  # a cluster that does not answer is told of elsewhere
+            return None
+        state = found.applications.get(self.plan.name)
+        deployment = state.deployments.get(_DEPLOYMENT) if state is not None else None
+        if deployment is None or not deployment.message:
+            return None
+        return str(_why(deployment.message))
 
     async def _run(self) -> None:
         target = serve.RunTarget(
             target=self._bound(), name=self.plan.name, route_prefix=None, logging_config=_quiet()
         )
-        handles = await asyncio.to_thread(
-            serve.run_many, [target], wait_for_applications_running=False
-        )
+        run = functools.partial(serve.run_many, [target], wait_for_applications_running=False)
+        handles = await apart(run)
         _hush()
         self.handle = handles[0]
         await self._running()
@@ -120,7 +138,7 @@ class Application:
 
     async def _running(self) -> None:
         while True:
-            found = await asyncio.to_thread(serve.status)
+            found = await apart(serve.status)
             state = found.applications.get(self.plan.name)
             if state is not None:
                 deployment = state.deployments.get(_DEPLOYMENT)
@@ -144,7 +162,7 @@ def _autoscaling(scale: Scale) -> AutoscalingConfig:
         target_ongoing_requests=scale.target,
         upscale_delay_s=scale.up_s,
         downscale_delay_s=scale.down_s,
-        metrics_interval_s=min(1.0, scale.up_s),
+        metrics_interval_s=min(1.0, scale.up_s / 2),
         look_back_period_s=max(1.0, scale.up_s),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,10 @@ from pellucid.engine.request import Request
 from pellucid.engine.stats import EngineStats
 from pellucid.scheduling import Limits
 
+logger = logging.getLogger("pellucid.distributed")
+
 _OPENED_S: Final = 60.0
+_MISSING_S: Final = 5.0
 
 
 class ReplicaClient(RemoteClient):
@@ -50,7 +54,10 @@ class ReplicaClient(RemoteClient):
         self._watched: str | None = None
         self._first = 0
         self._closed = False
-        self._looking = asyncio.create_task(contact.keep_looking())
+        self._looking = [
+            asyncio.create_task(contact.keep_looking()),
+            asyncio.create_task(self._say_what_is_missing()),
+        ]
 
     @classmethod
     async def start(
@@ -171,9 +178,21 @@ class ReplicaClient(RemoteClient):
         running = list(self._running.values())
         for one in running:
             one.end_with(PellucidError("the engine was closed"))
-        await ended([self._looking, *(one.task for one in running)])
+        await ended([*self._looking, *(one.task for one in running)])
         await self._contact.close()
         await self._application.end()
+
+    async def _say_what_is_missing(self) -> None:
+        """Into the log, once for each reason: elsewhere it is in Ray's files alone."""
+        told: str | None = None
+        while True:
+            await asyncio.sleep(_MISSING_S)
+            trouble = None
+            if len(self._contact.reports) < self._application.plan.scale.least:
+                trouble = await self._application.trouble()
+            if trouble is not None and trouble != told:
+                logger.error("replicas are missing: %s", trouble)
+            told = trouble
 
     def _check_open(self) -> None:
         if self._closed:

@@ -180,6 +180,10 @@ class Contact:
         """Of all replicas that there were."""
         return self._totals.stats()
 
+    def told(self, report: Report) -> None:
+        """With the end of an answer; one that is to go is asked no more."""
+        self._totals.see(report.name, report.stats)
+
     def forget(self, name: str) -> None:
         """It ended under a request."""
         self.placement.forget(name)

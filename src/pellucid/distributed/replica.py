@@ -10,7 +10,7 @@ import asyncio
 import functools
 import os
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -40,7 +40,7 @@ CALLS: Final = frozenset(
     }
 )  # fmt: skip
 
-Letters = list[Fields] | Failure
+Letters = Sequence[Fields | Report] | Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,8 @@ class Replica:
             return
         try:  # leaving it, whatever the reason, ends the request within one step
             async for letters in _letters(stream):
-                yield letters
+                # One that is to go is asked no more: what it counts is told with the ends.
+                yield [self._report(), *letters] if stream.finished else letters
         except PellucidError as error:
             yield Failure.of(error)
         finally:
@@ -129,6 +130,9 @@ class Replica:
 
     async def report(self, route: None = None) -> Report:
         """How it is doing."""
+        return self._report()
+
+    def _report(self) -> Report:
         node = get_runtime_context().get_node_id()
         return Report(self.name, node, os.getpid(), self._llm.stats())
 

@@ -13,6 +13,7 @@ from pellucid.core.errors import PellucidError, Unavailable
 from pellucid.distributed.contact import GONE, TRIES, Contact, in_short
 from pellucid.distributed.patience import Patience
 from pellucid.distributed.placement import Route
+from pellucid.distributed.report import Report
 from pellucid.engine.apart import id_there
 from pellucid.engine.async_stream import Arrivals
 from pellucid.engine.process.letters import Failure, increment_of
@@ -160,6 +161,9 @@ class Running:
             return
         self._begun = True
         for fields in message:
+            if isinstance(fields, Report):
+                self._contact.told(fields)
+                continue
             increment = increment_of(fields)
             self._over |= increment.metrics is not None
             if increment.index == 0:

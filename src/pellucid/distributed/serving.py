@@ -37,11 +37,13 @@ async def replicas(
         from pellucid.distributed.replica import Opening
 
         arguments = shared_out(path, wanted.most, cluster, arguments)
+        cpus = cluster.asks(arguments.get("threads"))
+        cluster.check_room(wanted.least, cpus, "replicas")
         plan = Plan(
             name=f"pellucid-{secrets.token_hex(4)}",
             opening=Opening(str(path), arguments, log, wanted.hang_s, alone=cluster.own),
-            scale=Scale(wanted.least, wanted.most, wanted.target),
-            cpus=cluster.asks(arguments.get("threads")),
+            scale=Scale(wanted.least, wanted.most, wanted.target, wanted.up_s, wanted.down_s),
+            cpus=cpus,
             requests=wanted.requests,
             drain_s=wanted.drain_s,
         )

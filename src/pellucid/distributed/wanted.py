@@ -13,7 +13,8 @@ class Wanted:
     """least, most: replicas. address: of a Ray cluster, None for one of our own. requests: that one
     replica is given at once at the most; target: about so many each, where the number may change.
     In seconds: for a replica to take a request, for a step, for what runs when a replica ends;
-    without a sign of life from one that was asked."""
+    without a sign of life from one that was asked; until more load means more replicas, and less
+    load fewer."""
 
     least: int
     most: int
@@ -25,6 +26,8 @@ class Wanted:
     hang_s: float = 300.0
     drain_s: float = 30.0
     silence_s: float = 10.0
+    up_s: float = 5.0
+    down_s: float = 120.0
 
     def check(self) -> None:
         """Raises `BadInput` for numbers that contradict each other."""

@@ -18,13 +18,16 @@ from pellucid.core.errors import PellucidError, Unavailable
 from pellucid.core.outputs import Increment, RequestMetrics
 from pellucid.core.params import SamplingParams
 from pellucid.distributed.placement import Placement, Route
+from pellucid.distributed.report import Report
 from pellucid.distributed.running import Running, Tally
 from pellucid.engine.process.letters import Failure, fields_of
 from pellucid.engine.request import Request
+from pellucid.engine.stats import EngineStats
 
 NAMES = ["a", "b", "c"]
 SOON = 0.01
 METRICS = RequestMetrics(*(0 for _ in fields(RequestMetrics)))
+REPORT = Report("a", "node", 1, EngineStats(*(12 * (0,))))
 Script = Callable[[], AsyncGenerator[Any, None]]
 
 
@@ -36,6 +39,7 @@ class Contact:
         self.silence_s = SOON
         self.asked: list[str] = []
         self.forgotten: list[str] = []
+        self.reports: list[Report] = []
         self._scripts = iter(scripts)
 
     async def talk(self, route: Route, method: str, sent: Request) -> AsyncGenerator[Any, None]:
@@ -44,6 +48,9 @@ class Contact:
         yield self.asked[-1]
         async for message in next(self._scripts)():
             yield message
+
+    def told(self, report: Report) -> None:
+        self.reports.append(report)
 
     def forget(self, name: str) -> None:
         self.forgotten.append(name)
@@ -97,6 +104,10 @@ async def refused() -> AsyncGenerator[Any, None]:
     yield Failure.of(PellucidError("no"))
 
 
+async def told_at_the_end() -> AsyncGenerator[Any, None]:
+    yield [REPORT, *letters(1, True)]
+
+
 def asked_of(*scripts: Script) -> tuple[list[int] | PellucidError, Contact, Tally]:
     async def ask() -> tuple[list[int] | PellucidError, Contact, Tally]:
         contact, tally = Contact(*scripts), Tally()
@@ -141,3 +152,9 @@ def test_what_the_engine_says_of_it_is_told() -> None:
     assert str(found) == "no"
     assert (tally.retried, tally.lost) == (0, 0)
     assert contact.placement.load(contact.asked[0]) == 0
+
+
+def test_what_its_replica_counts_comes_with_the_end() -> None:
+    found, contact, _ = asked_of(told_at_the_end)
+    assert found == [1]
+    assert contact.reports == [REPORT]
