@@ -51,6 +51,7 @@ class Answer:
         )
         self._matcher = None if request.grammar is None else request.grammar.start()
         self._free = _free_choice(self._matcher, params)
+        self._forced: dict[bytes, tuple[int, ...]] = {}  # of the last text that was
         ignored = params.ignore_eos and self._matcher is None
         self._eos_ids = frozenset(() if ignored else tokenizer.eos_ids)
         self._stop_ids = frozenset(params.stop_token_ids)
@@ -72,6 +73,17 @@ class Answer:
     def possible(self, draft: tuple[int, ...]) -> tuple[int, ...]:
         """As much of `draft` as the answer's grammar allows next."""
         return draft if self._matcher is None else draft[: self._matcher.possible(draft)]
+
+    def forced(self) -> tuple[int, ...]:
+        """Tokens that its grammar leaves no choice of, as the text would be written by itself; the
+        last that it could be is left out, since with what follows it may be another."""
+        text = b"" if self._matcher is None else self._matcher.forced()
+        if not text:
+            return ()
+        if text not in self._forced:
+            tokens = self._tokenizer.encode_fragment(_characters(text), at_start=False)
+            self._forced = {text: tuple(tokens[:-1])}
+        return self._forced[text]
 
     def draw(self, *, masked: bool = True) -> Draw:
         """What the choice of its next token depends on; its grammar aside if not `masked`.
@@ -163,3 +175,11 @@ def _free_choice(matcher: Matcher | None, params: SamplingParams) -> FreeChoice 
     from pellucid.sampling.grammar import FreeChoice  # there already, as there is a matcher
 
     return FreeChoice(matcher, greedy=params.greedy)
+
+
+def _characters(text: bytes) -> str:
+    """Those that are whole at its beginning."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        return text[: error.start].decode()

@@ -19,11 +19,16 @@ from pellucid.core.record import PageChanges, Phases, RoundRecord
 from pellucid.engine.choosing import Job
 from pellucid.scheduling import Sequence
 from pellucid.speculation.confidence import Worth
-from pellucid.speculation.drafter import Ask, Drafter, Guess
+from pellucid.speculation.drafter import Ask, Drafter, Guess, Outlook
 from pellucid.speculation.lengths import Checked, Lengths, Wish
 
 Drafts = dict[int, tuple[Guess, ...]]
 
+# What a grammar forces is a kind of its own, nearly always right: a model may write it otherwise.
+# Text that matched for long is looked up in its place, since it goes on after what is forced.
+_FORCED_KIND: Final = -1
+_FORCED_HOPES: Final = (0.9,) * 5
+_SURER: Final = 0.95
 # How far one measurement moves what taking note of a step's drafts takes.
 _RATE: Final = 0.1
 
@@ -75,6 +80,7 @@ class Speculation:
         self._over: list[int] = []  # those of them that ended in it
         self._ended: set[int] = set()  # sequences whose last draft ended of its own accord
         self._chances: dict[int, list[float]] = {}  # of the guesses of the last drafts
+        self._forced: dict[int, tuple[int, ...]] = {}  # what grammars leave no choice of
         self._looked: list[int] = []  # sequences of which it was asked what could be guessed
         self._asking = 0.0  # seconds that this took
         self._learning = 0.0  # and of a `learn` with drafts
@@ -91,7 +97,7 @@ class Speculation:
             job = jobs.get(sequence.id)
             if job is not None and job.answer.speculates and lengths.may(sequence.id):
                 left = sequence.n_prompt + sequence.max_tokens - len(sequence.tokens)
-                outlook = drafter.outlook(sequence.id, sequence.tokens, sequence.pages)
+                outlook = self._outlook(job)
                 self._looked.append(sequence.id)
                 # The last token needs no guess: it comes of the check.
                 wishes[sequence.id] = Wish(
@@ -103,7 +109,9 @@ class Speculation:
                 )
         wanted: dict[int, int] = {}
         if wishes:
-            wanted = lengths.choose(wishes, n_decoding, drafter.seconds_each(n_decoding))
+            made = len(wishes) > len(self._forced)
+            each = drafter.seconds_each(n_decoding) if made else 0.0
+            wanted = lengths.choose(wishes, n_decoding, each)
         self._asking = time.perf_counter() - begin
         return wanted
 
@@ -117,11 +125,13 @@ class Speculation:
         asks = self._asks(plan, jobs)
         self._asked = {ask.sequence for ask in asks}
         drafts: Drafts = {}
-        for ask, guessed in zip(asks, self._drafter.draft(asks), strict=True):
+        for ask, guessed in self._guesses(asks):
             if len(guessed) < ask.n_tokens:
                 self._ended.add(ask.sequence)
             tokens = _tokens(guessed[: ask.n_tokens])
-            n_kept = len(jobs[ask.sequence].answer.possible(tokens))
+            n_kept = len(tokens)
+            if ask.sequence not in self._forced:
+                n_kept = len(jobs[ask.sequence].answer.possible(tokens))
             if self.rejecting and guessed and guessed[0].drawn_from is not None:
                 n_kept += 1  # to leave a guess out for what it is would favour the others
             if draft := guessed[: min(n_kept, ask.n_tokens)]:
@@ -174,6 +184,27 @@ class Speculation:
         lengths.took(plan.n_tokens, whole - apart + self._learning, plain=False)
         self._learning += _RATE * (time.perf_counter() - begin - self._learning)
 
+    def _outlook(self, job: Job) -> Outlook:
+        """What could be guessed of it: by the drafter, or what its grammar forces."""
+        sequence = job.sequence
+        outlook = self._drafter.outlook(sequence.id, sequence.tokens, sequence.pages)
+        if outlook.hopes and outlook.hopes[0] >= _SURER:
+            return outlook
+        forced = job.answer.forced()
+        if not forced:
+            return outlook
+        self._forced[sequence.id] = forced
+        return Outlook(len(forced), _FORCED_KIND, hopes=_FORCED_HOPES)
+
+    def _guesses(self, asks: list[Ask]) -> list[tuple[Ask, tuple[Guess, ...]]]:
+        """Of each, what is forced or what the drafter makes."""
+        others = [ask for ask in asks if ask.sequence not in self._forced]
+        found = list(zip(others, self._drafter.draft(others), strict=True)) if others else []
+        for ask in asks:
+            if tokens := self._forced.get(ask.sequence):
+                found.append((ask, tuple([Guess(token) for token in tokens[: ask.n_tokens]])))
+        return found
+
     def _asks(self, plan: Plan, jobs: Mapping[int, Job]) -> list[Ask]:
         room = {id: count for id, count in plan.room.items() if id in jobs}
         n_decoding = sum(span.n_logits for span in plan.spans)
@@ -189,7 +220,7 @@ class Speculation:
             if job is not None:
                 self._drafter.accepted(id, job.sequence.computed, job.sequence.pages)
         over, self._over = self._over, []
-        self._asked, self._ended, self._chances = set(), set(), {}
+        self._asked, self._ended, self._chances, self._forced = set(), set(), {}, {}
         for id in over:
             self.forget(id)
 

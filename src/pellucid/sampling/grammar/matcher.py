@@ -66,6 +66,7 @@ class Matcher:
         self._pending: Future[Mask] | None = None
         self._n_tokens = 0
         self._finished = False
+        self._forced: bytes | None = None  # nobody has asked
 
     @property
     def finished(self) -> bool:
@@ -124,6 +125,8 @@ class Matcher:
             raise _failure(self._matcher)
         self._n_tokens += 1
         self._finished = self._matcher.is_stopped()
+        if self._forced is not None:
+            self._forced = self._look_ahead()
         if ahead and not self._finished:
             self.begin()
 
@@ -140,6 +143,20 @@ class Matcher:
             return 0
         return int(self._matcher.validate_tokens(list(tokens)))
 
+    def forced(self) -> bytes:
+        """What the text has to go on with, as far as there is no choice. Asked once, it is worked
+        out with each token from then on, before another thread has the matcher for a mask."""
+        if self._forced is None:
+            self._settle()
+            self._forced = self._look_ahead()
+        return self._forced
+
+    def _look_ahead(self) -> bytes:
+        """About 10 us."""
+        if self._finished or self._matcher.is_error():
+            return b""
+        return bytes(self._matcher.compute_ff_bytes())
+
     def rollback(self, n: int) -> None:
         """The last `n` tokens never came. Raises ValueError for more than there were."""
         if not 0 <= n <= self._n_tokens:
@@ -152,6 +169,7 @@ class Matcher:
             raise _failure(self._matcher)
         self._n_tokens -= n
         self._finished = False
+        self._forced = None
 
     def _settle(self) -> None:
         """Take what the other thread computed. Its failure, if one, is the matcher's state, which

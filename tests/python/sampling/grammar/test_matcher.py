@@ -139,6 +139,43 @@ def test_one_token_is_allowed_where_the_mask_has_its_bit(
             break
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(FORMS), st.integers(0, 1 << 20))
+def test_what_is_forced_comes(
+    compiler: GrammarCompiler, tokenizer: Tokenizer, form: StructuredOutputs, seed: int
+) -> None:
+    """Whatever is chosen, the text goes on with it; and asking for it changes nothing."""
+    rng = Random(seed)
+    matcher, twin = compiler.compile(form).start(), compiler.compile(form).start()
+    text, promised = b"", b""
+    for _ in range(12):
+        forced = matcher.forced()
+        end = len(text) + len(forced)
+        assert (text + forced)[: len(promised)] == promised[:end]
+        promised = max(promised, text + forced, key=len)
+        tokens = allowed(matcher)
+        assert tokens == allowed(twin)
+        token = rng.choice(tokens)
+        if forced:
+            assert token not in tokenizer.eos_ids
+        matcher.accept(token)
+        twin.accept(token)
+        if matcher.finished:
+            break
+        text += tokenizer.token_bytes(token)
+        assert text.startswith(promised[: len(text)])
+
+
+def test_forced_text_after_going_back(compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:
+    matcher = compiler.compile(StructuredOutputs(regex="(abc|xyz)!")).start()
+    assert matcher.forced() == b""
+    matcher.accept(token_of(tokenizer, b"a"))
+    assert matcher.forced() == b"bc!"
+    matcher.rollback(1)
+    matcher.accept(token_of(tokenizer, b"x"))
+    assert matcher.forced() == b"yz!"
+
+
 def test_a_matcher_that_failed_allows_nothing(
     compiler: GrammarCompiler, tokenizer: Tokenizer
 ) -> None:
