@@ -94,10 +94,11 @@ int32_t to_int32(nb::handle value) {
 int32_t append(std::vector<int32_t>& numbers, nb::handle given, const char* what) {
   const nb::object list = nb::steal(PySequence_Fast(given.ptr(), what));
   if (!list.is_valid()) throw nb::python_error();
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(list.ptr());
-  for (Py_ssize_t i = 0; i < count; ++i)
-    numbers.push_back(to_int32(PySequence_Fast_GET_ITEM(list.ptr(), i)));
-  return static_cast<int32_t>(count);
+  const size_t before = numbers.size();
+  // An item's __index__ may shorten the list, so its length is asked again for each.
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.ptr()); ++i)
+    numbers.push_back(to_int32(nb::borrow<nb::object>(PySequence_Fast_GET_ITEM(list.ptr(), i))));
+  return static_cast<int32_t>(numbers.size() - before);
 }
 
 // Rows (first row, length, start, pages) as StepArrays has them.

@@ -333,6 +333,10 @@ void Program::experts(ExpertsSettings settings, Operand x, Operand router_logits
     refuse("experts: " + str(n) + " experts, " + str(router_logits.width) + " router logits");
   if (settings.n_used < 1 || settings.n_used > n)
     refuse("experts: " + str(settings.n_used) + " of " + str(n) + " experts used");
+  for (const auto* weights : {&settings.gate, &settings.up, &settings.down})
+    for (const PackedWeight* w : *weights)
+      if (w == nullptr || w->activations == ActivationKind::int16)
+        refuse(w == nullptr ? "experts: no weight" : "experts: a weight for int16");
   const PackedWeight &gate = *settings.gate[0], &down = *settings.down[0];
   for (size_t e = 0; e < settings.gate.size(); ++e)
     for (const PackedWeight* w : {settings.gate[e], settings.up[e]})

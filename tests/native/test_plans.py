@@ -80,3 +80,25 @@ def test_another_page_size_is_refused(model: Model) -> None:
     cache = model.ops.new_cache(model.spec, N_PAGES, PAGE_SIZE)
     with pytest.raises(ValueError, match="page_size is 32"):
         model.forward(Plan((Span(0, 0, (1,), (3,), 1),), 32), cache)
+
+
+class Shortens:
+    """A number that empties the list it is in as it is read."""
+
+    def __init__(self, of: list[Any]) -> None:
+        self.of = of
+
+    def __index__(self) -> int:
+        self.of.clear()
+        return 1
+
+
+def test_a_list_may_shrink_while_it_is_read(model: Model) -> None:
+    cache = model.ops.new_cache(model.spec, N_PAGES, PAGE_SIZE)
+    model.forward(Plan((Span(0, 0, (1,), (3,), 1),), PAGE_SIZE), cache)  # rotary angles are there
+    program = model._logits._program  # type: ignore[attr-defined]
+    tokens: list[Any] = []
+    tokens += [Shortens(tokens)] * 5
+    pages: list[Any] = []
+    pages += [Shortens(pages)] * 5
+    assert program.run_plan(cache, ((0, 0, tokens, pages, 1),)).shape == (1, 97)

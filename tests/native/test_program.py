@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pellucid import _native
 from pellucid.core.errors import BadInput
 from pellucid.core.plan import Plan, Span
 from pellucid.models.registry import Model
@@ -199,3 +200,22 @@ def test_results_outlive_the_program() -> None:
     expected = result.copy()
     del model
     assert same_bits(result, expected)
+
+
+def test_experts_need_weights_of_one_kind() -> None:
+    simd = NativeOps().instruction_set
+    raw = np.zeros(32 * 18, np.uint8)
+    ordinary = _native.matmul.pack(int(TensorType.Q4_0), raw, 32, 32, simd)
+    wide = _native.matmul.pack(int(TensorType.Q4_0), raw, 32, 32, simd, None, True)
+    for weights, message in ((None, "no weight"), (wide, "for int16")):
+        program = _native.program.Program(_native.program.Pool(1))
+        slot = program.add_slot(False, 4 * 96)
+        x, router, y = (
+            _native.program.Columns(slot, 96, at, width)
+            for at, width in ((0, 32), (32, 1), (64, 32))
+        )
+        for place in range(3):
+            given = [[ordinary], [ordinary], [ordinary]]
+            given[place] = [weights]
+            with pytest.raises(ValueError, match=message):
+                program.experts(*given, 1, True, x, router, y)
