@@ -419,6 +419,31 @@ def test_the_forecast_follows_load_and_mix(served: Running, open_page: Open) -> 
     assert_quiet(page, served)
 
 
+REFUSES_ONCE = """(() => {
+  const [fetched, waits] = [window.fetch, window.setTimeout];
+  window.refused = 0;
+  window.fetch = (url, ...rest) => String(url).includes("/live/capacity") && !window.refused++
+    ? Promise.resolve(Response.json({ error: { message: "busy" } }, { status: 503 }))
+    : fetched(url, ...rest);
+  window.setTimeout = (f, ms, ...rest) => waits(f, ms === 10000 ? 0 : ms, ...rest);
+})()"""
+
+
+def test_a_forecast_that_could_not_be_made_is_asked_for_again(
+    served: Running, open_page: Open
+) -> None:
+    page = open_page(served.url)
+    page.run(REFUSES_ONCE)
+    wait_for_records(page)
+    page.run(
+        "document.querySelector('#figure-capacity')"
+        ".scrollIntoView({ block: 'center', behavior: 'instant' })"
+    )
+    page.until("pellucid.view('capacity').simulated?.curve.length > 3")
+    assert page.run("window.refused") == 2
+    assert_quiet(page, served)
+
+
 def test_the_pages_weigh_little(served: Running, open_page: Open) -> None:
     """All of the figures and a chapter with all of the guide's, unpacked."""
     weights: dict[str, int] = {}

@@ -8,6 +8,7 @@ import { Picture } from "../draw/vector.js";
 import { at, costs, measuredPoints, quantile, throughput } from "../model/load.js";
 
 const SETTLE_MS = 500;
+const AGAIN_MS = 10000; // after a forecast that could not be made now (a busy machine); twice as long each time
 const WAITS = { places: "a place in the batch", "tokens of a step": "room in a step's budget of positions", pages: "pages of memory" };
 const MOST_STEPS = 7; // on the axis of delays; more: powers of ten
 const WAITING = { prompt: 256, output: 64, shared: 0, replicas: 1 };
@@ -67,7 +68,8 @@ export const capacity = {
   },
 
   onVisible(visible, app) {
-    if (visible && !asked.told && !asked.trouble) ask(app, 0);
+    asked.visible = visible;
+    if (visible && !asked.told) ask(app, 0);
   },
 
   mount(body, app, redraw) {
@@ -101,7 +103,7 @@ export const capacity = {
 };
 
 /** What is asked of the simulator, and what it told; the page has one such figure. */
-const asked = { mix: { ...WAITING }, load: 0.7, price: 0.1, told: null, trouble: "", timer: 0, number: 0, redraw: () => {} };
+const asked = { mix: { ...WAITING }, load: 0.7, price: 0.1, told: null, trouble: "", timer: 0, number: 0, failures: 0, visible: false, redraw: () => {} };
 
 function ask(app, after) {
   clearTimeout(asked.timer);
@@ -110,9 +112,11 @@ function ask(app, after) {
     const number = (asked.number += 1);
     try {
       const told = await app.api.json(`/live/capacity?${new URLSearchParams(asked.mix)}`);
-      if (number === asked.number) [asked.told, asked.trouble] = [told, ""];
+      if (number === asked.number) [asked.told, asked.trouble, asked.failures] = [told, "", 0];
     } catch (error) {
-      if (number === asked.number) asked.trouble = `Not simulated: ${error.message}.`;
+      if (number !== asked.number) return;
+      asked.trouble = `Not simulated: ${error.message}.`;
+      if (error.status === 503 && asked.visible) ask(app, AGAIN_MS * 2 ** asked.failures++);
     }
     asked.redraw();
   }, after);
