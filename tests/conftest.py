@@ -1,8 +1,13 @@
-"""For every test: one thread per worker, no deadlines."""
+"""For every test: one thread per worker, no deadlines, Ctrl-C is heard."""
 
 from __future__ import annotations
 
 import os
+import signal
+
+# A shell that runs the tests in the background lets them ignore Ctrl-C, which some tests send.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before NumPy or torch is imported: the workers of a parallel run share few cores.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):

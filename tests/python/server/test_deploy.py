@@ -7,12 +7,17 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pellucid.server.options import OPTIONS
+from tests.python.server.fake import FakeClient
 from tests.python.server.running import Running
+
+Make = Callable[..., FakeClient]
+Serve = Callable[..., Running]
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 VARIABLES = {option.variable for option in OPTIONS} | {"PELLUCID_HOME"}
@@ -61,8 +66,9 @@ def test_the_container_is_made_of_known_steps() -> None:
     ]
 
 
-def test_the_health_check_is_what_it_says(server: Running) -> None:
-    """As the container runs it, at this server's port."""
+def test_the_health_check_is_what_it_says(make_fake: Make, serve: Serve) -> None:
+    """As the container runs it, at the port of a server that is then closed to all."""
+    server = serve(make_fake())
     text = re.sub(r"\\\n", " ", (DEPLOY / "Containerfile").read_text())
     [command] = re.findall(r"^HEALTHCHECK .* CMD (\[.*\])$", text, re.MULTILINE)
     _, *arguments = json.loads(command)

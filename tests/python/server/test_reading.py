@@ -221,7 +221,7 @@ def test_a_name_twice_in_one_object_is_refused(server: Running, body: str, name:
     assert error["param"] == name and "twice" in error["message"]
 
 
-@given(json_values)
+@given(json_values.filter(lambda value: "Infinity" not in json.dumps(value)))  # no JSON
 def test_names_that_are_there_once_are_read(value: Any) -> None:
     """Whatever looks like a name inside a text, and whichever other objects have it too."""
     data = {"a": value, "b": [{"a": value, "c": '"a": "a":'}, {"a": json.dumps(value)}]}

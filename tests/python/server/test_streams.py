@@ -117,7 +117,9 @@ def leave(server: Running, path: str, body: dict[str, Any], *, after: bytes | No
             return
         received = b""
         while after not in received:
-            received += connection.recv(4096)
+            more = connection.recv(4096)
+            assert more, received
+            received += more
 
 
 @pytest.mark.parametrize("path", GENERATING)
