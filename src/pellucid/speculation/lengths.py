@@ -46,8 +46,8 @@ _LEAST_CHANCE: Final = 0.05
 _COUNTED_ON: Final = 0.5
 # No guess need be surer than this.
 _SURE: Final = 0.9
-# A plain step right after one with drafts takes a little longer, here 7 % of it: it finds less in
-# caches. How far two such steps in a row move what is known of that, and the most they can say.
+# A plain step right after one with drafts was seen to take a little longer, 2 to 8 % of it. How far
+# two such steps in a row move what is known of that, and the most they can say.
 _AFTER_RATE: Final = 0.1
 _AFTER_MOST: Final = 0.2
 # A draft may turn out to cost so many times what was expected; more is laid to something else. And
