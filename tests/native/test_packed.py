@@ -44,7 +44,7 @@ def test_quantised_further_at_load(tmp_path: Path) -> None:
     for path in packed, plain:
         with LLM(path, quantization="q8_0") as llm:
             answers.append(llm.logits(list(llm.tokenizer.encode(TEXT))))
-    np.testing.assert_allclose(*answers, atol=0.03 * float(np.abs(answers[0]).max()))
+    np.testing.assert_allclose(*answers, atol=0.05 * float(np.abs(answers[0]).max()))
 
 
 @pytest.mark.parametrize("way", ["packed", "quantised at load"])

@@ -67,6 +67,7 @@ def parsed(form: ToolFormat, pieces: Sequence[str], **options: Any) -> Found:
         (LLAMA3, '{"name": "get", "parameters": {}}; {"name": "put", "parameters": {"b": 2}}',
          ("", [("get", "{}"), ("put", '{"b": 2}')])),
         (LLAMA3, 'Use {"name": "get"}', ('Use {"name": "get"}', [])),
+        (LLAMA3, '{"name": "get"}text ', ("text", [("get", "{}")])),
         (LLAMA3, '{"colour": "red"}', ('{"colour": "red"}', [])),
         (LLAMA3, '{"name": "Anna", "age": 3}', ('{"name": "Anna", "age": 3}', [])),
     ],
@@ -100,6 +101,11 @@ def test_cuts_change_nothing_and_nothing_is_lost(
         assert whole[0] == text
     if only_one:
         assert len(whole[1]) <= 1
+
+
+def test_a_bare_call_is_told_with_the_piece_that_it_comes_in() -> None:
+    begins, arguments = ToolParser(LLAMA3, NAMES).push('{"name": "get", "parameters": {"a": 1}}')
+    assert isinstance(begins, CallBegins) and arguments == CallArguments(0, '{"a": 1}')
 
 
 def test_arguments_come_as_they_are_written() -> None:

@@ -85,14 +85,14 @@ class ToolParser:
 
     def _advance(self, *, at_end: bool) -> Iterator[Part]:
         while self._held and not self.complete:
-            before = self._held
+            before = self._held, self._reader
             if self._closing:
                 self._close(at_end)
             elif self._reader is not None:
                 yield from self._inside(self._reader)
             else:
                 yield from self._outside(at_end)
-            if self._held == before:
+            if (self._held, self._reader) == before:
                 return
 
     def _outside(self, at_end: bool) -> Iterator[Part]:
