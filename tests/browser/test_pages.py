@@ -296,8 +296,8 @@ def test_pointer_click_and_drag(
     half = page.run(f"{canvas}.clientWidth") * 0.2
     page.drag(x - half, y, x + half)
     page.until("pellucid.app.selection.current.time !== null")
-    part = view(page, "waterfall")
-    assert whole["from"] < part["from"] < part["to"] < whole["to"]
+    begin, end = page.run("pellucid.app.selection.current.time")  # there may be no request in it
+    assert whole["from"] < begin < end < whole["to"]
     assert len(view(page, "bytes")["steps"]) <= len(whole["lanes"]) * 200
     assert page.errors == []
 
