@@ -55,7 +55,7 @@ _AFTER_MOST: Final = 0.2
 _UNEXPECTED: Final = 2.0
 # A look that takes more than this, in tokens' times, reads a prompt: little beside computing it.
 _LOOK_AT_MOST: Final = 0.05
-_LEAST_AT_MOST: Final = 2.0
+_LEAST_AT_MOST: Final = 1.2  # less than an account begins with, so that each may try
 
 
 class Wish(NamedTuple):
@@ -101,6 +101,7 @@ class Lengths:
         self._rate = 0.0  # tokens a second that the last drafts promised
         self._n_decoding = 1
         self._seconds_each = 0.0
+        self._level_drafted = 0.0  # of steps when guesses were made last
         self._least = 0.0  # what a draft of one guess costs, in tokens' times
         self._expected: dict[int, float] = {}  # what each draft was expected to cost
         self._rounds = 0  # guesses of the longest of them
@@ -120,8 +121,11 @@ class Lengths:
     ) -> dict[int, int]:
         """How many tokens to guess for each sequence. `n_decoding` sequences get a token of the
         step anyway; a guess of one or of all of them takes `seconds_each`, None: not known yet."""
+        pace = self._pace()
         wishes = {
-            id: wish._replace(most=min(wish.most, self._most))
+            id: wish._replace(
+                most=min(wish.most, self._most), seconds_before=pace * wish.seconds_before
+            )
             for id, wish in wishes.items()
             if wish.most > 0
         }
@@ -130,8 +134,8 @@ class Lengths:
             return {id: wish.most for id, wish in wishes.items()}
         if not wishes or self._n_plain < _PLAIN_FIRST or self._since_plain >= self._check_after:
             return {}
-        self._n_decoding, self._seconds_each = n_decoding, seconds_each or 0.0
-        chosen = self._best(wishes, n_decoding, seconds_each or 0.0)
+        self._n_decoding, self._seconds_each = n_decoding, pace * (seconds_each or 0.0)
+        chosen = self._best(wishes, n_decoding, self._seconds_each)
         if chosen and (seconds_each is None or not self.times.beyond(n_decoding)):
             chosen = {id: min(length, _TRIAL) for id, length in chosen.items()}
         chosen = self._afforded(chosen or self._trials(wishes))
@@ -147,7 +151,7 @@ class Lengths:
             return None
         rows = max(self.times.hoped(n_decoding + n_guesses) - plain, 0.0) / n_guesses
         rate = max(self._rate, n_decoding / plain)
-        row, more = rate * rows, rate * (rows + seconds_each)
+        row, more = rate * rows, rate * (rows + self._pace() * seconds_each)
         return Worth(self.confidence, min(row, _SURE), min(more, _SURE))
 
     def accepted(self, checked: Iterable[Checked]) -> None:
@@ -176,6 +180,7 @@ class Lengths:
     def drafted(self, seconds: float) -> None:
         """Making a step's guesses took so long. More than they take as a rule, as where a model
         reads a prompt first, is on no sequence's account."""
+        self._level_drafted = self.times.level
         token = self._token_seconds()
         if token:
             self.accounts.spend(max(seconds / token - self._drafting(self._rounds), 0.0))
@@ -315,6 +320,11 @@ class Lengths:
         n_decoding = self._n_decoding
         rows = self.times.of(n_decoding + n_guesses) - self.times.of(n_decoding)
         return max(rows, 0.0) / token + self._drafting(n_guesses)
+
+    def _pace(self) -> float:
+        """How many times as long as when guesses were made last all takes now: a machine that is
+        slower for a while is so for the drafter too, whose times are of then."""
+        return self.times.level / self._level_drafted if self._level_drafted else 1.0
 
     def _drafting(self, n_guesses: int) -> float:
         token = self._token_seconds()

@@ -45,6 +45,11 @@ class StepTimes:
         self._last = 0, 0.0  # rows and seconds
 
     @property
+    def level(self) -> float:
+        """Seconds of a step of the least rows as things are now; 0 while nothing is known."""
+        return self._level
+
+    @property
     def known(self) -> bool:
         """Whether anything was measured."""
         return bool(self._rows)

@@ -121,6 +121,27 @@ def test_what_pays_again_is_found_again() -> None:
     assert drafted > 400 * 7
 
 
+def test_a_machine_that_is_slow_for_a_while_does_not_end_guessing() -> None:
+    """The drafter's times are of when it guessed last; steps were as slow then, and are not now."""
+    lengths = Lengths(8)
+    each, drafted = None, [0, 0]
+    for sequence, pace in ((0, 3.0), (1, 1.0)):
+        for _ in range(30):
+            wish = Wish(8, seconds_before=3.0 if sequence and not drafted[1] else 0.0, left=60)
+            chosen = lengths.choose({sequence: wish}, 1, each).get(sequence, 0)
+            lengths.earned(sequence, 1 + chosen)
+            if chosen:
+                each = 0.35 * pace
+                lengths.drafted(chosen * each)
+                lengths.accepted([Checked(sequence, chosen, chosen)])
+                drafted[sequence] += chosen
+            lengths.took(1 + chosen, pace * by_memory(1 + chosen), plain=not chosen)
+        if not sequence:  # meanwhile, without drafts, the machine has become what it is again
+            for _ in range(20):
+                lengths.took(1, by_memory(1), plain=True)
+    assert min(drafted) > 60
+
+
 def test_times_between_and_beyond_what_was_measured() -> None:
     times = StepTimes()
     assert times.of(3) == 0.0
