@@ -4,16 +4,19 @@
     python bench/quality_table.py --check    # exit code 1 if they are not what the results say
 
 A result is what `pellucid quality MODEL --types ... --json` told of one model, without its paths;
-MODEL-1.json, MODEL-2.json and so on are parts with different types, held against the same. Speeds
-are left out: types measured one after the other are not measured alike (`bench/weight_types.py`).
+MODEL-1.json, MODEL-2.json and so on are parts with different types, held against the same. Types
+measured one after the other are not measured alike, so speeds are those of
+`bench/weight_types.py --mixes --json`, which decodes with all in turn, in bench/results/speeds.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from marked import Marked
 
@@ -24,11 +27,16 @@ from pellucid.quality.report import Measured
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "types"
+SPEEDS = ROOT / "bench" / "results" / "speeds"
 PAGE = ROOT / "docs" / "quality.md"
 BEGIN = "<!-- types: written by bench/quality_table.py -->"
 END = "<!-- end of types -->"
 BLOCK = Marked(PAGE, "its tables", BEGIN, END)
-HEAD = "| | weights | MB/token | perplexity | mean KL | 99 % KL | same top |"
+HEAD = (
+    "| | weights | MB/token | perplexity | mean KL | 99 % KL | same top | tokens/s | times F16 "
+    "| of a read |"
+)
+STORED = "f16"  # what the models here are stored as
 
 
 def read(folder: Path) -> dict[str, Report]:
@@ -51,16 +59,21 @@ def render(results: dict[str, Report]) -> str:
 
 
 def _of_model(name: str, report: Report) -> str:
+    speeds = json.loads((SPEEDS / f"{name}.json").read_text())
+    machine = speeds["machine"]
     about = (
         f"**{name}**: {report.tokens} tokens of {report.text}, {report.context} positions of "
-        "context."
+        f"context. Speeds: decoding one sequence with {machine['threads']} threads on "
+        f"{machine['processor']}, {machine['date']}, medians of {speeds['rounds']} rounds of all "
+        "types in turn, with the least and the most."
     )
-    table = [HEAD, f"|{'---|' * (HEAD.count('|') - 1)}", *map(_row, report.measured)]
+    rows = [_row(one, speeds["types"]) for one in report.measured]
+    table = [HEAD, f"|{'---|' * (HEAD.count('|') - 1)}", *rows]
     alt = f"divergence of each type of {name} over the bytes that a token moves"
     return "\n".join([about, "", *table, "", f"![{alt}]({drawing(name).name})"])
 
 
-def _row(one: Measured) -> str:
+def _row(one: Measured, speeds: dict[str, Any]) -> str:
     name = f"`{one.quantization}`" if one.quantization else "as stored (F16)"
     cells = [name, f"{one.weights_bytes / 1e6:.0f} MB", f"{one.bytes_per_token / 1e6:.0f}"]
     cells.append(_figure(one.perplexity, ".2f"))
@@ -70,6 +83,11 @@ def _row(one: Measured) -> str:
         found = one.divergence
         cells += [_figure(found.mean, ".2g"), _figure(found.p99, ".2g")]
         cells.append(_figure(found.same_likeliest, ".1%"))
+    speed = speeds[one.quantization or STORED]
+    times = sorted(speed["times_first"])
+    cells.append(f"{statistics.median(speed['tokens_per_second']):.0f}")
+    cells.append(f"{statistics.median(times):.2f} ({times[0]:.2f} - {times[-1]:.2f})")
+    cells.append(f"{statistics.median(speed['share_of_read']):.0%}")
     return f"| {' | '.join(cells)} |"
 
 
