@@ -96,6 +96,8 @@ def quantize(
     path = find_model(model, offline)
     _check_output(path, output, force)
     _check_importance(calibration, imatrix, save_imatrix, force)
+    if save_imatrix is not None:
+        _check_kept(save_imatrix, {"the model": path, "OUT": output, "the text": calibration})
     with open_checkpoint(path) as checkpoint:
         source = (gguf_source if checkpoint.kind == "gguf" else folder_source)(checkpoint)
         choices = choose(source, mix, pure=pure, requantize=requantize)
@@ -140,6 +142,16 @@ def _check_importance(
         raise BadInput("--save-imatrix: there is nothing to keep without --calibrate")
     if save is not None and save.exists() and not force:
         raise BadInput(f"{save}: exists; name another file, or replace it with --force")
+
+
+def _check_kept(save: Path, others: Mapping[str, Path | None]) -> None:
+    """Before the work whose result would be lost, or would take the place of something else."""
+    from pellucid.formats.gguf_write import check_place
+
+    for what, other in others.items():
+        if other is not None and os.path.realpath(save) == os.path.realpath(other):
+            raise BadInput(f"--save-imatrix {save}: is {what} itself; name another file")
+    check_place(save, 0)
 
 
 def _importance(

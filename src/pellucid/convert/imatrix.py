@@ -9,6 +9,7 @@ endian, strings and sums preceded by their length).
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from pellucid.formats import Checkpoint, open_checkpoint
 from pellucid.formats.gguf import MAGIC
 from pellucid.formats.gguf_write import Entry, Value, write_gguf
 from pellucid.formats.limits import MAX_NAME_BYTES, MAX_TENSORS
+from pellucid.formats.mapped import open_regular
 from pellucid.formats.shown import shown
 from pellucid.quant.types import TensorType
 
@@ -69,7 +71,7 @@ def read_imatrix(path: Path) -> dict[str, Floats]:
     Raises `BadInput` for a file that cannot be read, `FormatError` for one that is damaged.
     """
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             is_gguf = file.read(len(MAGIC)) == MAGIC
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from error

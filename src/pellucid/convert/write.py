@@ -157,15 +157,14 @@ def _tensor_bytes(
     written: Written,
     advance: Callable[[int], None],
 ) -> Iterator[Bytes]:
-    if choice.copied:
-        yield choice.source.stored()
-        advance(math.prod(choice.source.shape))
-        return
-
     def work(rows: Floats) -> tuple[Bytes, int, float, float]:
         return _quantized(rows, choice.type, importance)
 
     try:
+        if choice.copied:
+            yield _copied(choice.source)
+            advance(math.prod(choice.source.shape))
+            return
         for raw, n, error, values in in_order(pool, work, choice.source.pieces(), 2 * threads):
             written.squared_error += error
             written.squared_values += values
@@ -173,6 +172,13 @@ def _tensor_bytes(
             advance(n)
     except BadInput as error:
         raise BadInput(f"{path}: tensor {choice.source.name}: {error}") from error
+
+
+def _copied(source: SourceTensor) -> Bytes:
+    """Its own bytes. Raises `BadInput` for floats that are no numbers: norms must be some, too."""
+    if source.type in _PLAIN and not all(np.isfinite(rows).all() for rows in source.pieces()):
+        raise BadInput("holds a value that is infinite or not a number")
+    return source.stored()
 
 
 def _quantized(

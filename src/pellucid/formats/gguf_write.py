@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -91,7 +92,8 @@ def replacing(path: Path, size: int) -> Iterator[BinaryIO]:
     when it raises. Where `path` is a link, what it names is replaced."""
     check_place(path, size)
     place = Path(os.path.realpath(path))
-    temporary = place.with_name(f".{place.name}.{os.getpid()}.part")
+    # Not by the process's number: in containers all have the same, and a killed one left a file.
+    temporary = place.with_name(f".{place.name[:40]}.{secrets.token_hex(4)}.part")
     try:
         with _opened(temporary, path) as file:
             yield file

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from pellucid import LLM
 from pellucid.convert.calibrate import calibrate
@@ -49,11 +50,16 @@ def values(name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     return rng.standard_normal(SHAPES[name]).astype(np.float32)
 
 
-def write(path: Path, type: TensorType = F16, spoilt: float | None = None) -> Path:
+def write(
+    path: Path,
+    type: TensorType = F16,
+    spoilt: float | None = None,
+    where: str = "blk.0.attn_q.weight",
+) -> Path:
     def data(entry: Entry) -> list[bytes]:
         array = values(entry.name)
-        if spoilt is not None and entry.name == "blk.0.attn_q.weight":
-            array[5, 5] = spoilt
+        if spoilt is not None and entry.name == where:
+            array.reshape(-1)[5] = spoilt
         if entry.type is F32:
             return [array.tobytes()]
         if entry.type is F16:
@@ -161,9 +167,37 @@ def test_an_importance_matrix_is_kept_and_taken(command: Command, tmp_path: Path
     refused(command(*again, *ways[0]), str(kept), "exists")
     refused(command(*again, *ways[1], "--calibrate", str(text)), "--imatrix", "choose one")
     refused(command(*again, "--save-imatrix", "x"), "nothing to keep without --calibrate")
-    refused(command(*again, "--imatrix", str(tmp_path / "none")), "none", "cannot be read")
+    refused(command(*again, "--imatrix", str(tmp_path / "none")), "none", "cannot be opened")
+    refused(command(*again, "--imatrix", "/dev/zero"), "/dev/zero", "not a regular file")
     refused(command(*again, "--imatrix", str(plain_file := files[2])), str(plain_file), "in_sum2")
     refused(command(*again, "--imatrix", str(text)), str(text), "it is no importance matrix")
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("in.gguf", "is the model itself"),
+        ("out.gguf", "is OUT itself"),
+        ("text", "is the text itself"),
+        ("none/x", "is no folder"),
+        (".", "is a folder"),
+    ],
+)
+def test_where_an_importance_matrix_is_not_kept(
+    command: Command, tmp_path: Path, place: str, words: str
+) -> None:
+    """Said before the text is read, and nothing is overwritten, even with --force."""
+    model, text = write(tmp_path / "in.gguf"), tmp_path / "text"
+    text.write_text("a text")
+    before = model.read_bytes()
+    ended = command(
+        *("quantize", str(model), str(tmp_path / "out.gguf"), "-t", "q4_0", "--force"),
+        *("--calibrate", str(text), "--save-imatrix", str(tmp_path / place)),
+    )
+    refused(ended, words)
+    assert ended.err.count("\n") == 1
+    assert (model.read_bytes(), text.read_text()) == (before, "a text")
+    assert not (tmp_path / "out.gguf").exists()
 
 
 def test_texts_that_cannot_calibrate(command: Command, tmp_path: Path) -> None:
@@ -236,6 +270,33 @@ def test_a_weight_that_is_no_number(command: Command, tmp_path: Path, bad: float
     refused(ended, "blk.0.attn_q.weight", "infinite or not a number")
     assert out.read_text() == "old"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.gguf", "out.gguf"]
+
+
+@pytest.mark.parametrize(
+    ("where", "type"),
+    [
+        ("output_norm.weight", "q4_0"),
+        ("blk.0.ffn_gate_inp.weight", "q4_0"),
+        ("blk.0.attn_q.weight", "f16"),
+    ],
+)
+def test_what_is_copied_must_be_numbers_too(
+    command: Command, tmp_path: Path, where: str, type: str
+) -> None:
+    model, out = write(tmp_path / "in.gguf", F16, np.nan, where), tmp_path / "out.gguf"
+    refused(command("quantize", str(model), str(out), "-t", type), where, "not a number")
+    assert not out.exists()
+
+
+def test_a_norm_of_a_folder_that_is_no_number(command: Command, tmp_path: Path) -> None:
+    file = tiny_llama(tmp_path / "model") / "model.safetensors"
+    weights = load_file(file)
+    weights["model.norm.weight"][2] = np.inf
+    save_file(weights, file)
+    out = tmp_path / "out.gguf"
+    ended = command("quantize", str(file.parent), str(out), "-t", "q4_0")
+    refused(ended, "output_norm.weight", "not a number")
+    assert not out.exists()
 
 
 def test_outputs_that_are_refused(command: Command, model: Path, tmp_path: Path) -> None:

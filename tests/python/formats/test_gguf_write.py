@@ -15,7 +15,7 @@ import pytest
 
 from pellucid.core.errors import BadInput, PellucidError
 from pellucid.formats import open_checkpoint
-from pellucid.formats.gguf_write import Entry, Value, write_gguf
+from pellucid.formats.gguf_write import Entry, Value, replacing, write_gguf
 from pellucid.quant.types import TensorType
 
 KEYS = {
@@ -106,6 +106,16 @@ def test_nothing_is_there_when_writing_fails(tmp_path: Path) -> None:
     with pytest.raises(BadInput):
         write_gguf(tmp_path / "m.gguf", KEYS, TENSORS, failing)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_writers_of_one_name(tmp_path: Path) -> None:
+    """Of one process number too, as containers have; and a name as long as names can be."""
+    path = tmp_path / ("m" * 250 + ".gguf")
+    with replacing(path, 0) as first, replacing(path, 0) as second:
+        first.write(b"first")
+        second.write(b"second")
+    assert path.read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:
