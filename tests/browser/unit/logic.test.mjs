@@ -122,6 +122,29 @@ test("what is no recording is refused in words", () => {
   }
 });
 
+test("a damaged recording is refused with the place of what is wrong in it", () => {
+  const whole = () => ({
+    version: 1, about: { model: { kv_bytes_per_token: 9, layers: 2, context: 64 }, machine: {}, tensors: [{ bytes: 5 }], cache: { n_pages: 4, page_size: 16, bytes_per_page: 144 } },
+    records: {
+      steps: [step(0), step(1, { batch: [{ request: null, kind: "decode", tokens: 1 }], pages: { taken: [1], owners: [[0, 0, [1]]] } })], requests: [request("a.1", 1)], spans: [{ step: 1, op: "x" }],
+    },
+  });
+  const open = (spoil) => {
+    const recording = whole();
+    spoil(recording, recording.records);
+    return parseRecording(JSON.stringify(recording));
+  };
+  open(() => {});
+  open((recording) => { recording.about = null; });
+  for (const [place, spoil] of [
+    ["records.steps[1].batch", (_, { steps }) => delete steps[1].batch], ["records.steps[1].batch[0].kind", (_, { steps }) => delete steps[1].batch[0].kind],
+    ["records.steps[0].tokens", (_, { steps }) => delete steps[0].tokens], ["records.steps[0].pages", (_, { steps }) => delete steps[0].pages], ["records.steps[0].cost", (_, { steps }) => delete steps[0].cost],
+    ["records.steps[0].ms", (_, { steps }) => { steps[0].ms = "x"; }], ["records.steps[0].ms.forward", (_, { steps }) => { steps[0].ms.forward = "x"; }], ["records.steps[0].start", (_, { steps }) => { steps[0].start = null; }],
+    ["records.steps[1].pages.owners[0]", (_, { steps }) => { steps[1].pages.owners = [7]; }], ["records.requests[1]", (_, { requests }) => requests.push(null)], ["records.requests[0].id", (_, { requests }) => { requests[0].id = 5; }],
+    ["records.spans", (_, records) => { records.spans = {}; }], ["about.model", (recording) => { recording.about = {}; }], ["about.cache.n_pages", ({ about }) => { about.cache.n_pages = 1e12; }],
+  ]) assert.throws(() => open(spoil), (error) => error.message.includes(`damaged, or of another version: ${place} is no `), place);
+});
+
 test("events are whole however their bytes are cut", () => {
   const text = ': hello\n\nevent: records\ndata: {"a":1}\n\ndata: x\r\ndata: y\r\n\r\n';
   for (let size = 1; size < text.length; size += 1) {

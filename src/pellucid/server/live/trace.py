@@ -30,7 +30,7 @@ def chrome_trace(recording: Json) -> dict[str, Any]:
     for span in records["spans"]:
         spans.setdefault(span["step"], []).append(span)
     events: list[dict[str, Any]] = list(_names(requests))
-    ends = [*(step["start"] for step in steps[1:]), math.inf]
+    ends = [*(step["start"] for step in steps), math.inf][1:]  # of no steps none
     for step, end in zip(steps, ends, strict=True):
         events += _of_step(step, spans.get(step["id"], []), zero, (end - zero) * 1e6)
     for lane, request in enumerate(requests, 1):

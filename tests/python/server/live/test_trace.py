@@ -113,6 +113,13 @@ def test_a_trace_follows_the_rules_of_its_format(recorded: Path) -> None:
     assert set(PHASES) <= set(found["records"]["steps"][0]["ms"])
 
 
+def test_before_the_first_step_there_is_a_trace_too() -> None:
+    records = {"steps": [], "requests": [], "spans": [], "dropped": 0}
+    trace = chrome_trace({"about": {"model": {"name": "tiny"}}, "records": records})
+    check_trace(trace)
+    assert all(event["ph"] == "M" for event in trace["traceEvents"])
+
+
 def test_the_rules_find_what_breaks_them() -> None:
     def event(ts: float, dur: float) -> dict[str, Any]:
         return {"ph": "X", "name": "a", "cat": "b", "ts": ts, "dur": dur, "pid": 1, "tid": 1}

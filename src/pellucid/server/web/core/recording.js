@@ -1,5 +1,7 @@
 // Recordings: opened into the same store that the live feed fills.
 
+import { wrongIn } from "./form.js";
+
 export const LARGEST = 256e6;
 
 /** The recording that `text` is. Throws an error that says what is wrong with it. */
@@ -11,12 +13,11 @@ export function parseRecording(text) {
     throw new Error("this file is no JSON: open one that /live/recording gave");
   }
   if (data?.version !== 1) throw new Error(`this is no recording of version 1, but of ${JSON.stringify(data?.version ?? null)}`);
-  const records = data.records;
-  if (!Array.isArray(records?.steps) || !Array.isArray(records?.requests)) {
+  if (!Array.isArray(data.records?.steps) || !Array.isArray(data.records?.requests)) {
     throw new Error("this recording holds no steps and requests");
   }
-  const wrong = records.steps.find((step) => !Number.isInteger(step?.id) || typeof step?.start !== "number" || !step.ms);
-  if (wrong !== undefined) throw new Error("a step of this recording has no id, start or times");
+  const wrong = wrongIn(data);
+  if (wrong) throw new Error(`this recording is damaged, or of another version: ${wrong.slice(1)}`);
   return data;
 }
 
