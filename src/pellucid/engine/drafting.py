@@ -64,7 +64,7 @@ def find_draft(
     if settings.model is None:
         return None
     path = resolve(settings.model, offline=offline, progress=progress)
-    mix = None if settings.quantization is None else mix_named(settings.quantization)
+    mix = None if settings.quantization is None else _mix(settings.quantization)
     if mix is not None:
         check_quantization(path, mix, requantize=True)
     with open_checkpoint(path) as checkpoint:
@@ -78,6 +78,13 @@ def find_draft(
         n_parameters = sum(math.prod(one.tensor.shape) for one in stored)
         per_token = kv_bytes_per_token(spec, ops.kv_dtype, ops.kv_lanes)
         return DraftFile(path, n_parameters, Beside(weights, per_token), mix)
+
+
+def _mix(quantization: str) -> Mix:
+    try:
+        return mix_named(quantization)
+    except BadInput as error:
+        raise BadInput(f"speculative: quantization: {error}") from error
 
 
 def prepare_speculation(

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -85,15 +85,15 @@ class Speculation:
         self._asking = 0.0  # seconds that this took
         self._learning = 0.0  # and of a `learn` with drafts
 
-    def ask(self, decoding: Iterable[Sequence], jobs: Mapping[int, Job]) -> dict[int, int]:
+    def ask(self, decoding: Collection[Sequence], jobs: Mapping[int, Job]) -> dict[int, int]:
         """For how many guesses the next plan is to leave room, by sequences in decode."""
         begin = time.perf_counter()
-        drafter, lengths, n_decoding = self._drafter, self._lengths, 0
+        drafter, lengths, n_decoding = self._drafter, self._lengths, len(decoding)
         self._settle(jobs)  # what an interrupted step left
         self._looked = []
+        lengths.begin(n_decoding, drafter.seconds_each(n_decoding))
         wishes: dict[int, Wish] = {}
         for sequence in decoding:
-            n_decoding += 1
             job = jobs.get(sequence.id)
             if job is not None and job.answer.speculates and lengths.may(sequence.id):
                 left = sequence.n_prompt + sequence.max_tokens - len(sequence.tokens)

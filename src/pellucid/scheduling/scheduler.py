@@ -32,7 +32,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Tokens
 from itertools import islice
 from types import MappingProxyType
@@ -78,7 +78,7 @@ class Scheduler:
         return len(self._running.all)
 
     @property
-    def decoding(self) -> Iterable[Sequence]:
+    def decoding(self) -> Collection[Sequence]:
         """The running sequences with one token to compute: those that may look ahead."""
         return self._running.decoding.values()
 

@@ -112,6 +112,12 @@ class Lengths:
         )  # rows and seconds of the last step, if plain and after one with drafts
         self._aftermath = 0.0  # what such a step takes more, as a share of it
 
+    def begin(self, n_decoding: int, seconds_each: float | None = 0.0) -> None:
+        """A step is to be planned, of which so many sequences get a token anyway. What a guess
+        costs depends on it: what one cost in a crowd must not keep those after from being asked."""
+        self._n_decoding, self._seconds_each = max(n_decoding, 1), seconds_each or 0.0
+        self._least = min(self._cost(1), _LEAST_AT_MOST)
+
     def may(self, sequence: int) -> bool:
         """Whether a draft could be afforded: else nobody need look for one."""
         return not self._adaptive or self.accounts.balance(sequence) >= self._least

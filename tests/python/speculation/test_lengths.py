@@ -107,6 +107,32 @@ def test_what_does_not_pay_is_tried_ever_more_rarely() -> None:
     assert late == sorted(late)
 
 
+@pytest.mark.parametrize("crowd", [1, 8, 32])
+def test_what_a_guess_cost_in_a_crowd_does_not_keep_short_answers_from_any(crowd: int) -> None:
+    """In a crowd a guess costs more than an account begins with; alone it pays."""
+    lengths = Lengths(6)
+
+    def run(sequences: range, n_steps: int, right: bool) -> int:
+        n_guessed = 0
+        for _ in range(n_steps):
+            lengths.begin(len(sequences), 0.3)
+            wishes = {id: Wish(6) for id in sequences if lengths.may(id)}
+            chosen = lengths.choose(wishes, len(sequences), 0.3)
+            guesses = sum(chosen.values())
+            for id in sequences:
+                lengths.earned(id, 1 + (chosen.get(id, 0) if right else 0))
+            lengths.accepted([Checked(id, k, k if right else 0) for id, k in chosen.items()])
+            rows = len(sequences) + guesses
+            lengths.took(rows, by_memory(rows), plain=not chosen)
+            n_guessed += guesses
+        for id in sequences:
+            lengths.forget(id)
+        return n_guessed
+
+    run(range(crowd), 40, right=False)
+    assert sum(run(range(id, id + 1), 40, right=True) for id in range(100, 110)) > 100
+
+
 def test_what_pays_again_is_found_again() -> None:
     lengths = Lengths(8)
     drafted = 0
