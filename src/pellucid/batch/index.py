@@ -87,8 +87,8 @@ class Index:
             problem = "is the answer of another model"
         elif written.id.settings != settings:
             problem = (
-                "was written under other settings (--backend, --max-model-len, --seed, --lenient, "
-                "--served-model-name, or another version of Pellucid)"
+                "was written under other settings (--backend, --kv-cache-dtype, --seed, --lenient "
+                "and others that decide answers, or another version of Pellucid)"
             )
         elif self._done[place]:
             problem = f"answers the same request as its line {self._done[place]}"

@@ -235,14 +235,19 @@ def _check(limits: dict[str, int | None], source: Path, target: Path) -> None:
 def _settings_digest(
     engine: EngineOptions, seed: int, names: tuple[str, ...], lenient: bool
 ) -> bytes:
-    """Of what decides answers; threads, limits and the cache do not."""
+    """Of what decides answers; threads, limits, whether there is a cache and guesses do not, unless
+    guesses are taken by rejection sampling."""
     from pellucid import __version__
     from pellucid.batch.identity import settings_digest
 
+    ahead = engine.speculative
     settings: dict[str, Any] = {
         "version": __version__,
         "backend": engine.backend or "native",
         "quantization": engine.quantization,
+        "kv_cache_dtype": engine.kv_cache_dtype,
+        "activations": engine.activations,
+        "speculative": ahead if ahead and ahead.get("rule") == "rejection" else None,
         "max_model_len": engine.max_model_len,
         "seed": seed,
         "names": names,
