@@ -121,7 +121,8 @@ class Connection(asyncio.Protocol):
         self._refuse(channel, Unavailable("the engine process does not answer: ask again"))
 
     async def call(self, method: str, arguments: Mapping[str, Any]) -> Any:
-        """What a method of the child's AsyncLLM returns. Raises what it raises."""
+        """What a method of the child's AsyncLLM returns. Raises what it raises. Whoever leaves off
+        waiting ends it there too."""
         return await self._ask("call", method, arguments)
 
     async def stats(self) -> EngineStats:
@@ -167,6 +168,8 @@ class Connection(asyncio.Protocol):
             return await reply
         finally:
             self._replies.pop(channel, None)
+            if kind == "call" and reply.cancelled():
+                self._send(("cut", channel))
 
     def _send(self, message: Any) -> None:
         """With whatever else is sent in this turn of the event loop: of many requests at once each

@@ -96,6 +96,7 @@ class Host:
         self._feed = Feed(llm.engine, self._postbag.put_news)
         llm.between_steps(self._feed)
         self._ends: dict[int, Callable[[], None]] = {}
+        self._calls: dict[int, Future[Any]] = {}
         self._lock = threading.Lock()  # a request may end before `submit` has returned
         self._compiling = ThreadPoolExecutor(2, "pellucid-grammar")
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -149,6 +150,10 @@ class Host:
         self._wire.send([(channel, Failure.of(error))])
 
     def _cut(self, channel: int) -> None:
+        call = self._calls.pop(channel, None)
+        if call is not None:
+            call.cancel()
+            return
         with self._lock:
             end = self._ends.pop(channel, _nothing)
         self._llm.post(end)
@@ -165,10 +170,13 @@ class Host:
                 target=self._loop.run_forever, name="pellucid-calls", daemon=True
             ).start()
         asked = getattr(self._llm, method)(**arguments)
-        future = asyncio.run_coroutine_threadsafe(asked, self._loop)
+        future = self._calls[channel] = asyncio.run_coroutine_threadsafe(asked, self._loop)
         future.add_done_callback(lambda done: self._tell(channel, done))
 
     def _tell(self, channel: int, done: Future[Any]) -> None:
+        self._calls.pop(channel, None)
+        if done.cancelled():  # whoever asked has left
+            return
         error = done.exception()
         if error is None:
             self._reply(channel, done.result())

@@ -159,6 +159,28 @@ def test_leaving_a_stream_gives_its_pages_back(engine: Engine) -> None:
     engine.run(scene(engine.client))
 
 
+def test_leaving_off_a_score_ends_it_there(engine: Engine) -> None:
+    """Of what is asked and given up at once hardly anything is computed: what comes after it would
+    else wait for all of it."""
+    prompts = [[1 + i] * 90 for i in range(100)]
+
+    async def scene(client: ProcessClient) -> None:
+        before = await at_rest(client)
+        asked = [asyncio.create_task(client.prompt_logprobs(prompt)) for prompt in prompts]
+        await asyncio.sleep(0)  # all of them are on their way
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+        assert all(task.cancelled() for task in asked)
+        await client.prompt_logprobs([1, 2, 3])
+        after = await at_rest(client)
+        assert after.positions_computed - before.positions_computed < 90 * 100 // 2
+        pages = after.pages_free + after.pages_cached
+        assert pages == before.pages_free + before.pages_cached
+
+    engine.run(scene(engine.client))
+
+
 def test_a_killed_engine_is_told_and_started_again(engine: Engine, llm: LLM) -> None:
     async def scene(client: ProcessClient) -> None:
         streams = [await client.stream("hello", LONG) for _ in range(4)]
