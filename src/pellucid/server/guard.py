@@ -86,6 +86,8 @@ class Guard:
         self._tokens = 0
         self._ends: deque[float] = deque(maxlen=64)  # when the last answers ended
         self._closing: str | None = None
+        self._over = False  # the grace is
+        self._limits_of_calls: set[asyncio.Timeout] = set()
         self.at_closing: list[Callable[[], None]] = []
         """Called when nothing more is let in, for what has no end of its own."""
 
@@ -184,7 +186,11 @@ class Guard:
         """End what is inside: its grace is over."""
         self.refuse_more()
         for request in list(self._inside):
-            request.end_with(Unavailable("the server is shutting down: ask another or later"))
+            request.end_with(_shut_down())
+        self._over = True
+        for limit in self._limits_of_calls:
+            if not limit.expired():
+                limit.reschedule(asyncio.get_running_loop().time())
 
     @contextlib.contextmanager
     def _room_for(self, n: int) -> Iterator[None]:
@@ -229,9 +235,15 @@ class Guard:
     async def _in_time(self, asked: Awaitable[Result]) -> Result:
         timeout_s = self._limits.timeout_s
         try:
-            async with asyncio.timeout(timeout_s or None):
-                return await asked
+            async with asyncio.timeout(timeout_s or None) as limit:
+                self._limits_of_calls.add(limit)
+                try:
+                    return await asked
+                finally:
+                    self._limits_of_calls.discard(limit)
         except TimeoutError:
+            if self._over:
+                raise _shut_down() from None
             raise _timed_out(timeout_s) from None
 
     def _enter(self, request: Watched) -> None:
@@ -343,6 +355,10 @@ class Watched:
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # at interpreter exit parts may be gone already
             self._leave()
+
+
+def _shut_down() -> Unavailable:
+    return Unavailable("the server is shutting down: ask another or later")
 
 
 def _timed_out(seconds: float) -> TimedOut:

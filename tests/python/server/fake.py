@@ -164,6 +164,7 @@ class FakeClient:
 
     def reset(self, script: Script = hello) -> None:
         self.script = script
+        self.embedded = 0
         self.gate.set()
         self.breaks_with: PellucidError | None = None
         self.failure: PellucidError | None = None
@@ -213,6 +214,8 @@ class FakeClient:
 
     async def embed(self, prompt: Any, **options: Any) -> EmbeddingOutput:
         text = self._front.inputs.prompt(prompt, False)
+        self.embedded += 1
+        await self.gate.wait()
         vector = [float(len(text.token_ids)), 0.5, 0.0, -1.0]
         return EmbeddingOutput(str(next(self._numbers)), None, list(text.token_ids), vector)
 

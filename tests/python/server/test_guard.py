@@ -154,6 +154,17 @@ def test_while_shutting_down_nothing_comes_in_and_what_is_inside_ends(narrow: Ru
     assert "shutting down" in ended.json()["error"]["message"]
 
 
+def test_an_embedding_ends_with_the_grace_too(narrow: Running) -> None:
+    hold(narrow)
+    with ThreadPoolExecutor(1) as pool:
+        inside = pool.submit(narrow.post, "/v1/embeddings", {"input": "a"})
+        narrow.until(lambda: narrow.client.embedded == 1)
+        narrow.call(narrow.app.state.guard.end_all)
+        ended = inside.result()
+    assert ended.status_code == 503
+    assert "shutting down" in ended.json()["error"]["message"]
+
+
 def test_an_engine_that_ends_under_a_stream_is_said_in_it(narrow: Running) -> None:
     server = narrow
     hold(server)
