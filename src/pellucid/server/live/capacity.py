@@ -24,7 +24,7 @@ from pellucid.simulate.times import Roofline
 from pellucid.simulate.traffic import Made
 from pellucid.simulate.workers import Worker
 
-_SECONDS: Final = 20.0  # that a forecast may take
+_SECONDS: Final = 60.0  # that a forecast may take: it goes last on a machine that is busy
 _NICE: Final = 19  # the engine goes first
 _KEPT: Final = 32  # forecasts
 _VARIATION: Final = 0.7  # of lengths about their mean
