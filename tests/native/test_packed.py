@@ -38,13 +38,14 @@ def test_native_answers_as_the_reference(tmp_path: Path, form: str) -> None:
 
 
 def test_quantised_further_at_load(tmp_path: Path) -> None:
-    """What no block type holds is quantised when it is asked for; what one holds stays."""
+    """What no block type holds is quantised when it is asked for; what one holds stays. Activations
+    are not rounded: with both roundings little of the difference would be that of weights."""
     packed, plain = packed_llama(tmp_path, scattered=True)
     answers = []
     for path in packed, plain:
-        with LLM(path, quantization="q8_0") as llm:
+        with LLM(path, quantization="q8_0", activations="f32") as llm:
             answers.append(llm.logits(list(llm.tokenizer.encode(TEXT))))
-    np.testing.assert_allclose(*answers, atol=0.05 * float(np.abs(answers[0]).max()))
+    np.testing.assert_allclose(*answers, atol=0.03 * float(np.abs(answers[0]).max()))
 
 
 @pytest.mark.parametrize("way", ["packed", "quantised at load"])

@@ -115,7 +115,8 @@ class Lengths:
     def begin(self, n_decoding: int, seconds_each: float | None = 0.0) -> None:
         """A step is to be planned, of which so many sequences get a token anyway. What a guess
         costs depends on it: what one cost in a crowd must not keep those after from being asked."""
-        self._n_decoding, self._seconds_each = max(n_decoding, 1), seconds_each or 0.0
+        self._n_decoding = max(n_decoding, 1)
+        self._seconds_each = self._pace() * (seconds_each or 0.0)
         self._least = min(self._cost(1), _LEAST_AT_MOST)
 
     def may(self, sequence: int) -> bool:
@@ -140,7 +141,7 @@ class Lengths:
             return {id: wish.most for id, wish in wishes.items()}
         if not wishes or self._n_plain < _PLAIN_FIRST or self._since_plain >= self._check_after:
             return {}
-        self._n_decoding, self._seconds_each = n_decoding, pace * (seconds_each or 0.0)
+        self.begin(n_decoding, seconds_each)
         chosen = self._best(wishes, n_decoding, self._seconds_each)
         if chosen and (seconds_each is None or not self.times.beyond(n_decoding)):
             chosen = {id: min(length, _TRIAL) for id, length in chosen.items()}
@@ -280,7 +281,6 @@ class Lengths:
 
     def _afforded(self, wanted: Mapping[int, int]) -> dict[int, int]:
         """As much of each draft as the sequence's account covers if no guess is right."""
-        self._least = min(self._cost(1), _LEAST_AT_MOST)
         self._expected, self._rounds = {}, 0
         afforded: dict[int, int] = {}
         for id, length in wanted.items():
