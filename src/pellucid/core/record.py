@@ -207,8 +207,8 @@ class RequestRecord:
 class MachineRecord:
     """What `threads` threads do at best on this machine: bytes read from memory a second, and
     operations a second on 8-bit integers and on float32 (a multiply and an add are two). When that
-    was measured last (seconds since 1970), and how long it took; `best_since` that moment the best
-    that was measured counts."""
+    was measured last (seconds since 1970), and how long it took; since `best_since` the best
+    counts, what was longer ago the less."""
 
     read_bytes_per_second: float
     int8_operations_per_second: float

@@ -1,9 +1,10 @@
 """The machine's peaks for whoever serves, kept with what they depend on.
 
 A machine that is busy while it is measured looks slower than it is. So it is measured again after
-a while, and the best of an hour counts. Not the best ever: a virtual machine's hours differ, and a
-roof of another hour is none of this one's. What a benchmark measures by the same routine counts
-too.
+a while, and the best counts, each figure by itself. Not the best ever: a virtual machine's hours
+differ. By how much an earlier best is above what is seen now counts the less the longer ago that
+was: half in `_HALF_LIFE_S`, so that a roof sinks slowly to where the machine is, and never falls.
+What a benchmark measures by the same routine counts too.
 """
 
 from __future__ import annotations
@@ -34,7 +35,14 @@ _READ_BYTES: Final = 128 << 20
 _FEWEST: Final = 64 << 20
 _MOST: Final = 256 << 20
 _FRESH_SECONDS: Final = 300
-_BEST_SECONDS: Final = 3600
+# Of what an earlier best is above a later measurement; and after so many of these it is gone.
+_HALF_LIFE_S: Final = 6 * 3600.0
+_LIVES: Final = 8
+_PEAKS: Final = (
+    "read_bytes_per_second",
+    "int8_operations_per_second",
+    "f32_operations_per_second",
+)
 # Apart in time: on a busy machine one of them may be undisturbed.
 _ROUNDS: Final = 2
 
@@ -44,8 +52,8 @@ def machine_peaks(
 ) -> MachineRecord:
     """What `threads` threads read and compute at best here, measured in less than a second unless
     it was minutes ago: reading as many bytes as a model has of `weights`, since caches of hundreds
-    of megabytes hold a part of them. Kept are the best figures of an hour, of the same version on a
-    processor of the same name, in the folder `kept_in`; None is Pellucid's own."""
+    of megabytes hold a part of them. Kept are the best figures, as the module says, of the same
+    version on a processor of the same name, in the folder `kept_in`; None is Pellucid's own."""
     path, n_bytes = _path(kept_in), _bytes_for(weights)
     found = _record(_read(path).get(_key(threads, n_bytes)))
     if found is not None and 0 <= time.time() - found.measured_at < _FRESH_SECONDS:
@@ -84,19 +92,20 @@ def _keep(now: MachineRecord, n_bytes: int, path: Path) -> MachineRecord:
 
 
 def _best(now: MachineRecord, before: MachineRecord | None) -> MachineRecord:
-    if before is None or not 0 <= now.measured_at - before.best_since < _BEST_SECONDS:
+    """What `now` saw, and above it what is still believed of `before`."""
+    if before is None or now.measured_at < before.measured_at:  # a clock that was set back
         return now
-    return replace(
-        now,
-        best_since=before.best_since,
-        read_bytes_per_second=max(now.read_bytes_per_second, before.read_bytes_per_second),
-        int8_operations_per_second=max(
-            now.int8_operations_per_second, before.int8_operations_per_second
-        ),
-        f32_operations_per_second=max(
-            now.f32_operations_per_second, before.f32_operations_per_second
-        ),
-    )
+    age = (now.measured_at - before.measured_at) / _HALF_LIFE_S
+    if age >= _LIVES:
+        return now
+    kept = 0.5**age
+    peaks = {name: getattr(now, name) for name in _PEAKS}
+    above = {name: max(0.0, getattr(before, name) - seen) for name, seen in peaks.items()}
+    if not any(above.values()):
+        return now
+    best = {name: seen + kept * above[name] for name, seen in peaks.items()}
+    since = max(before.best_since, now.measured_at - _LIVES * _HALF_LIFE_S)
+    return replace(now, best_since=since, **best)
 
 
 def _record(kept: dict[str, Any] | None) -> MachineRecord | None:

@@ -63,8 +63,12 @@ export function percent(share) {
   return value > 99.5 && value < 100 ? `${Math.min(99.99, value).toFixed(2)} %` : `${digits(value, 2)} %`;
 }
 
-/** Hours and minutes here, of seconds since 1970. */
-export const clock = (seconds) => new Date(1000 * seconds).toTimeString().slice(0, 5);
+/** Hours and minutes here, of seconds since 1970; with the day where that is another than the one of `beside`. */
+export function clock(seconds, beside = seconds) {
+  const [at, other] = [new Date(1000 * seconds), new Date(1000 * beside)];
+  const time = at.toTimeString().slice(0, 5);
+  return at.toDateString() === other.toDateString() ? time : `${time} on ${at.toDateString().slice(0, 10)}`;
+}
 
 /** `n` of a thing, with its plural. */
 export const plural = (n, one, many = `${one}s`) => `${digits(n)} ${n === 1 ? one : many}`;

@@ -52,8 +52,8 @@ export const roofline = {
     }
     const { best_since: since, measured_at: last } = view.peaks;
     if (said.length && last !== null) {
-      const [from, to] = [clock(since ?? last), clock(last)];
-      said.push(from === to ? ` The machine was measured at ${to}.` : ` The roof is the best that was measured from ${from} to ${to}.`);
+      const [from, to] = [clock(since ?? last, last), clock(last)];
+      said.push(from === to ? ` The machine was measured at ${to}.` : ` The roof is the best that was measured from ${from} to ${to}, what was longer ago counting less.`);
     }
     return said;
   },
