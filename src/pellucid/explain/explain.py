@@ -33,7 +33,7 @@ from pellucid.explain.seen import (
     probabilities,
 )
 from pellucid.explain.source import Source, check_bits, open_source
-from pellucid.explain.timed import Timed, time_answer
+from pellucid.explain.timed import time_answer, time_in_turn
 from pellucid.explain.whatif import DRAFT_SIZE, Change, what_ifs
 from pellucid.formats import open_checkpoint
 from pellucid.ops.native.backend import available_threads
@@ -204,7 +204,7 @@ def _here(
     if wishes.measure:
         note("measuring what would change it")
         bench = Bench(model, priced, limits, source.path, llm.max_model_len)
-        changes = bench.measured(changes, end, _guessing(source.path, prompt, timed, wishes))
+        changes = bench.measured(changes, end, _guessing(llm, source.path, prompt, wishes))
     return Here(
         wishes.backend,
         threads,
@@ -217,7 +217,7 @@ def _here(
     )
 
 
-def _guessing(path: Path, prompt: str, plain: Timed, wishes: Wishes) -> dict[Change, Guessed]:
+def _guessing(plain: LLM, path: Path, prompt: str, wishes: Wishes) -> dict[Change, Guessed]:
     """The same answer with guesses from the text, and with those of a draft if one was named."""
     methods: dict[Change, dict[str, str]] = {Change.NGRAM: {"method": "ngram"}}
     if wishes.draft is not None:
@@ -226,7 +226,7 @@ def _guessing(path: Path, prompt: str, plain: Timed, wishes: Wishes) -> dict[Cha
     for change, method in methods.items():
         try:
             with LLM(path, speculative=method, **_engine_options(wishes)) as llm:
-                found[change] = guessed(plain, time_answer(llm, prompt, wishes.tokens))
+                found[change] = guessed(*time_in_turn([plain, llm], prompt, wishes.tokens))
         except PellucidError as error:  # a draft of other tokens, or no memory for one more model
             found[change] = Guessed(None, f"not measured: {error}")
     return found

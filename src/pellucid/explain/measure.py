@@ -50,12 +50,22 @@ class Guessed(NamedTuple):
 
 
 def guessed(plain: Timed, ahead: Timed) -> Guessed:
-    """One answer, timed without and with guesses."""
+    """One answer, timed without and with guesses, run by run in turn."""
     if plain.later is None or ahead.later is None:
         return Guessed(None, "not measured: the answer has one token")
-    pair = Pair(Outcome(plain.later.seconds, 1.0), Outcome(ahead.later.seconds, 1.0))
-    said = f"measured on this answer: {ahead.accepted} of {ahead.guessed} guesses were right"
-    return Guessed(pair, said)
+    if not ahead.guessed:
+        return Guessed(
+            None,
+            "nothing was guessed in this answer, so that there is nothing to measure: nothing in "
+            "the text so far went before like its end, or a guess was not worth its time",
+        )
+    tokens = ahead.tokens_of_a_step
+    pair = Pair(Outcome(plain.later.seconds, 1.0), Outcome(ahead.later.seconds * tokens, tokens))
+    return Guessed(
+        pair,
+        f"measured on this answer: {ahead.accepted} of {ahead.guessed} guesses were right, and a "
+        f"step gave {tokens:.2f} tokens on average",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +92,7 @@ class Bench:
             if what_if.kind is Change.BATCH:
                 what_if = replace(what_if, measured=batch)
             elif what_if.kind in guessing:
-                pair, seen = guessing[what_if.kind]
-                what_if = replace(what_if, measured=pair, seen=seen)
+                what_if = with_guesses(what_if, guessing[what_if.kind])
             found.append(what_if)
         found.append(self._other_bits(context))
         return found
@@ -103,6 +112,16 @@ class Bench:
         what_if = bits(self.priced, self.limits, context, theirs / mine)
         pair = Pair(Outcome(before, 1.0), Outcome(after, 1.0))
         return replace(what_if, kind=Change.OTHER_BITS, measured=pair)
+
+
+def with_guesses(what_if: WhatIf, found: Guessed) -> WhatIf:
+    """What was measured of it, and what would have been predicted for as many right guesses."""
+    pair, seen = found
+    if pair is not None:
+        before, after = what_if.predicted.before, what_if.predicted.after
+        times = Pair(before, replace(after, tokens=pair.after.tokens)).times
+        seen = f"{seen}, for which {times:.2f} x is predicted"
+    return replace(what_if, measured=pair, seen=seen)
 
 
 def step_seconds(steps: Sequence[tuple[Model, Shape]]) -> list[float]:

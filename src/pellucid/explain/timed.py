@@ -68,6 +68,11 @@ class Timed:
     guessed: int = 0
     accepted: int = 0
 
+    @property
+    def tokens_of_a_step(self) -> float:
+        """How many a step after the first token gave on average."""
+        return (len(self.token_ids) - 1) / self.decode.steps if self.decode else 1.0
+
 
 @dataclass(slots=True)
 class _Run:
@@ -116,11 +121,22 @@ def time_answer(llm: LLM, prompt: str, n_tokens: int) -> Timed:
     `llm` must be idle and without a prefix cache, so that each run computes the whole prompt. One
     run before them is not counted: it compiles. Raises what `LLM.generate` raises.
     """
-    _run(llm, prompt, min(n_tokens, 2))
-    runs = [_run(llm, prompt, n_tokens)]
-    took = sum(record.total_seconds for record in runs[0].records)
-    while len(runs) < RUNS and took < _LONG_RUN_SECONDS:
-        runs.append(_run(llm, prompt, n_tokens))
+    (timed,) = time_in_turn([llm], prompt, n_tokens)
+    return timed
+
+
+def time_in_turn(llms: Sequence[LLM], prompt: str, n_tokens: int) -> list[Timed]:
+    """The same of each, run by run in turn: a machine whose pace changes changes it for all."""
+    for llm in llms:
+        _run(llm, prompt, min(n_tokens, 2))
+    rounds = [[_run(llm, prompt, n_tokens) for llm in llms]]
+    took = sum(record.total_seconds for run in rounds[0] for record in run.records)
+    while len(rounds) < RUNS and took < _LONG_RUN_SECONDS * len(llms):
+        rounds.append([_run(llm, prompt, n_tokens) for llm in llms])
+    return [_timed(runs) for runs in zip(*rounds, strict=True)]
+
+
+def _timed(runs: Sequence[_Run]) -> Timed:
     firsts = [run.first().seconds for run in runs]
     laters = [later.seconds for run in runs if (later := run.later()) is not None]
     shown = sorted(runs, key=lambda run: run.records[-1].start - run.received)[len(runs) // 2]
