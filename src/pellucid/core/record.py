@@ -113,13 +113,25 @@ class Phases(NamedTuple):
     deliver: float
 
 
+class GuessCheck(NamedTuple):
+    """The check of one guess: the model's probability `p` of it, the `q` that it was drawn with
+    (None: looked up, or forced by a grammar), and by rejection sampling the number from 0 to 1
+    that decided: accepted below p / q (None by the exact rule)."""
+
+    p: float
+    q: float | None
+    drawn: float | None = None
+
+
 class RoundRecord(NamedTuple):
     """A draft that a step checked: the tokens guessed for a sequence, and how many of them it
-    accepted. The step gave one token more, unless an accepted one ended the answer."""
+    accepted. The step gave one token more, unless an accepted one ended the answer. checks: of the
+    first guesses, as far as they came to be checked; told only while somebody watches."""
 
     sequence: int
     draft: tuple[int, ...]
     n_accepted: int
+    checks: tuple[GuessCheck, ...] = ()
 
 
 @dataclass(slots=True)

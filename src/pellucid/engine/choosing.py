@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from pellucid.core.errors import PellucidError
 from pellucid.core.outputs import Increment, TokenChoice
 from pellucid.core.plan import Plan
+from pellucid.core.record import GuessCheck
 from pellucid.engine.answer import Answer
+from pellucid.engine.checking import Checks
 from pellucid.engine.generation import Generation
 from pellucid.sampling import Draw, Sampler
 from pellucid.scheduling import Sequence as Running
@@ -54,22 +56,40 @@ ChooseRows = Callable[[Float32, list[Row], list[Draw]], list[TokenChoice | Pellu
 """A rule: tokens for rows of logits, knowing what was guessed for each."""
 
 
-def rule(sampler: Sampler, *, rejecting: bool) -> ChooseRows:
-    """The exact rule: the model's own draw, whatever was guessed. Or rejection sampling."""
-    return functools.partial(_by_rejection if rejecting else _exactly, sampler)
+def rule(sampler: Sampler, *, rejecting: bool, checks: Checks | None = None) -> ChooseRows:
+    """The exact rule: the model's own draw, whatever was guessed. Or rejection sampling. `checks`
+    takes note of guesses."""
+    return functools.partial(_by_rejection if rejecting else _exactly, sampler, checks)
 
 
 def _exactly(
-    sampler: Sampler, logits: Float32, rows: list[Row], draws: list[Draw]
+    sampler: Sampler,
+    checks: Checks | None,
+    logits: Float32,
+    rows: list[Row],
+    draws: list[Draw],
 ) -> list[TokenChoice | PellucidError]:
+    if checks is not None:
+        for (job, row, draft), draw in zip(rows, draws, strict=True):
+            if draft:
+                checks.look(job.sequence.id, logits[row], draw, draft[0])
     return sampler.choose_rows(logits, [row for _, row, _ in rows], draws)
 
 
 def _by_rejection(
-    sampler: Sampler, logits: Float32, rows: list[Row], draws: list[Draw]
+    sampler: Sampler,
+    checks: Checks | None,
+    logits: Float32,
+    rows: list[Row],
+    draws: list[Draw],
 ) -> list[TokenChoice | PellucidError]:
     guesses = [draft[0] if draft else None for _, _, draft in rows]
-    return rejection.choose_rows(sampler, logits, [row for _, row, _ in rows], draws, guesses)
+
+    def note(place: int, check: GuessCheck) -> None:
+        if checks is not None:
+            checks.note(rows[place].job.sequence.id, check)
+
+    return rejection.choose_rows(sampler, logits, [row for _, row, _ in rows], draws, guesses, note)
 
 
 def first_rows(

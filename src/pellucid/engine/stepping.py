@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from pellucid.core.plan import Plan
 from pellucid.core.record import PageChanges, Phases, RoundRecord
+from pellucid.engine.checking import Checks
 from pellucid.engine.choosing import ChooseRows, Chosen, choose, first_rows, rule, take
 from pellucid.engine.in_flight import InFlight
 from pellucid.engine.ledger import Entry, Ledger
@@ -82,12 +83,15 @@ class Stepper:
         logits = self._passes.logits(step) if scored.spans else _NO_ROWS
         computed = clock()
         self._probes.keep(scored, logits)
-        by = self._rule()
+        checks = Checks() if drafts and ledger.is_watched(start) else None
+        by = self._rule(checks)
         chosen = choose(
             by, logits, first_rows(scored, flight.jobs, drafts), flight.jobs, flight.fail
         )
         sampled = clock()
         tokens, rounds = self._apply(plan, by, logits, chosen, drafts)
+        if checks is not None:
+            rounds = tuple([one._replace(checks=checks.of(one.sequence)) for one in rounds])
         seconds = Phases(
             planned - start,
             drafted - copied,
@@ -121,9 +125,10 @@ class Stepper:
             return plan, {}
         return flight.speculation.draft(plan, changes, flight.jobs)
 
-    def _rule(self) -> ChooseRows:
+    def _rule(self, checks: Checks | None) -> ChooseRows:
         guessing = self._in_flight.speculation
-        return rule(self.sampler, rejecting=guessing is not None and guessing.rejecting)
+        rejecting = guessing is not None and guessing.rejecting
+        return rule(self.sampler, rejecting=rejecting, checks=checks)
 
     def _apply(
         self, plan: Plan, by: ChooseRows, logits: Float32, chosen: list[Chosen], drafts: Drafts

@@ -258,6 +258,18 @@ test("rounds of guessing", () => {
   const batch = Array.from({ length: 4 }, (_, i) => ({ request: `a.${i}`, sequence: i, kind: i ? "decode" : "verify", tokens: 1 }));
   const one = step(5, { ms: { draft: 1, forward: 12 }, batch, drafts: [{ request: "a.0", sequence: 0, guessed: 4, accepted: 4 }] });
   assert.deepEqual(netTime([one, step(6, { batch })]), { saved: 10, spent: 3, net: 7 });
+  // Two requests in a step: each has its own tokens, and the part of the time that its guesses had.
+  const both = { ...one, drafts: [{ request: "a.0", guessed: 3, accepted: 2 }, { request: "a.1", guessed: 1, accepted: 0 }] };
+  const each = ["a.0", "a.1", null].map((request) => netTime([both, step(6, { batch })], request));
+  assert.deepEqual(each.map(({ saved, spent }) => [saved, spent]), [[5, 2.25], [0, 0.75], [5, 3]]);
+  assert.equal(netTime([both, step(6, { batch })], "a.2"), null);
+});
+
+test("a round tells p, q and what was drawn, as far as they are known", () => {
+  const drafts = [{ request: "a.1", sequence: 4, guessed: [5, 6, 7], accepted: 1, checks: [[0.5, null, 0.25], [0.125, 0.5, 0.75]] }];
+  const [round] = roundsOf([step(1, { drafts })]);
+  assert.deepEqual(round.checks, [{ p: 0.5, q: null, drawn: 0.25 }, { p: 0.125, q: 0.5, drawn: 0.75 }]);
+  assert.deepEqual(roundsOf([step(1, { drafts: [{ request: "a.1", guessed: 1, accepted: 0 }] })])[0].checks, []);
 });
 
 test("marks are found by place and walked by direction", () => {

@@ -134,7 +134,16 @@ def _kind(span: SpanRecord, prompt_tokens: int | None) -> str:
 
 def _draft(one: RoundRecord, head: str, *, ids: bool) -> str:
     guessed = _few(one.draft if ids else [None] * len(one.draft))
-    return f'{head},"guessed":{guessed},"accepted":{one.n_accepted}}}'
+    checks = ",".join([_check(*check) for check in one.checks])
+    return f'{head},"guessed":{guessed},"accepted":{one.n_accepted},"checks":[{checks}]}}'
+
+
+def _check(p: float, q: float | None, drawn: float | None) -> str:
+    return f"[{_share(p)},{_share(q)},{_share(drawn)}]"
+
+
+def _share(value: float | None) -> str:
+    return "null" if value is None else f"{value:.4g}"
 
 
 def _pages(record: StepRecord) -> str:

@@ -39,7 +39,7 @@ const ABOUT = fields({
 const STEP = fields({
   id: is(Number.isSafeInteger, "number"), start: number, ms: numbers,
   batch: list(fields({ request: known(text), kind: text, tokens: number })), tokens: list(fields({ request: known(text) })),
-  cost: numbers, drafts: known(list(fields({ accepted: number }))), checks: known(list(text)), queue: known(fields({ why: known(list(list(text))) })),
+  cost: numbers, drafts: known(list(fields({ accepted: number, checks: known(list(list(known(number)))) }))), checks: known(list(text)), queue: known(fields({ why: known(list(list(text))) })),
   pages: fields({ taken: places, shared: places, released: places, evicted: places, cached_now: places, ended: places, owners: known(list(fieldsOfOwner)), preempted: known(map) }),
 });
 const TIMES = ["received", "queued", "started", "first_token", "last_token", "finished", "sent", "tokenize_ms", "detokenize_ms", "prompt_tokens", "cached_tokens", "output_tokens"];

@@ -1,7 +1,7 @@
 // Figure 10: a row per round of guessing: accepted, rejected, corrected.
 
-import { num, percent, plural, digits, duration } from "../core/format.js";
-import { shortName } from "../core/names.js";
+import { key, num, percent, plural, digits, duration } from "../core/format.js";
+import { requestPaint, shortName } from "../core/names.js";
 import { legend } from "../draw/legend.js";
 import { Plot } from "../draw/plot.js";
 import { write } from "../draw/surface.js";
@@ -9,6 +9,10 @@ import { acceptance, netTime, roundsOf } from "../model/rounds.js";
 
 const MOST_ROWS = 24;
 const ROW = 14;
+const RULES = {
+  exact: "By the exact rule a guess is accepted if it is the token that the model chooses there: p and q decide nothing, and no answer changes.",
+  rejection: "By rejection sampling a guess is accepted with the chance min(1, p / q), else a token is drawn from what p has more than q: which tokens come may change, how often each comes does not.",
+};
 
 export const speculationLadder = {
   name: "speculation",
@@ -18,9 +22,15 @@ export const speculationLadder = {
   wide: true,
 
   view(app) {
-    const rounds = roundsOf(app.store.steps, app.selection.current.request);
-    if (rounds.length) return { unit: "tokens", rounds, by_position: acceptance(rounds), time_ms: netTime(app.store.steps) };
+    const { request } = app.selection.current;
+    const rounds = roundsOf(app.store.steps, request);
     const feature = app.store.about?.features?.speculation;
+    if (rounds.length) {
+      return {
+        unit: "tokens", request, name: request === null ? null : shortName(request), paint: request === null ? null : requestPaint(request),
+        rule: feature?.rule ?? null, method: feature?.method ?? null, rounds, by_position: acceptance(rounds), time_ms: netTime(app.store.steps, request),
+      };
+    }
     if (!app.store.about) return app.nothing;
     if (feature === null || feature === undefined) return { empty: "off", why: "No draft guesses tokens in this engine: every answer token is computed by a step of its own. Start the server with --speculative-method ngram (the text itself is looked up), draft (a smaller model guesses) or early-exit (the first layers do)." };
     if (typeof feature === "string") return { empty: "off", why: feature };
@@ -34,19 +44,19 @@ export const speculationLadder = {
     const accepted = view.rounds.reduce((sum, r) => sum + r.accepted, 0);
     const each = (accepted + view.rounds.length) / view.rounds.length;
     const said = [
-      num(percent(accepted / drafted)), ` of ${plural(drafted, "guess", "guesses")} were right: a pass of the model gave `,
+      ...(view.request === null ? [] : [key(view.name, view.paint), ": "]), num(percent(accepted / drafted)), ` of ${plural(drafted, "guess", "guesses")} were right: a pass of the model gave `,
       num(`${digits(each)} tokens`), " where it would have given one",
     ];
     const time = view.time_ms;
-    if (time) said.push(`; guessing ${time.net >= 0 ? "saved" : "cost"} about `, num(duration(Math.abs(time.net)), "estimated"), " in all");
-    return [...said, "."];
+    if (time) said.push(`; guessing ${time.net >= 0 ? "saved" : "cost"} about `, num(duration(Math.abs(time.net)), "estimated"), view.request === null ? " in all" : ` for ${view.name}, by its part of the steps' guesses`);
+    return [...said, ". ", view.rule in RULES ? RULES[view.rule] : ""];
   },
 
   table(view) {
     return {
       caption: "Rounds of guessing",
-      columns: [{ name: "step" }, { name: "request", number: false }, { name: "guessed" }, { name: "accepted" }, { name: "drafting", unit: "ms", mark: "measured" }, { name: "forward", unit: "ms", mark: "measured" }],
-      rows: view.rounds.map((r) => [r.step, r.name, r.drafted, r.accepted, r.draft_ms, r.forward_ms]),
+      columns: [{ name: "step" }, { name: "request", number: false }, { name: "guessed" }, { name: "accepted" }, { name: "p of each", number: false }, { name: "q of each", number: false }, { name: "drafting", unit: "ms", mark: "measured" }, { name: "forward", unit: "ms", mark: "measured" }],
+      rows: view.rounds.map((r) => [r.step, r.name, r.drafted, r.accepted, r.checks.map(({ p }) => digits(p)).join(", "), r.checks.map(({ q }) => (q === null ? "–" : digits(q))).join(", "), r.draft_ms, r.forward_ms]),
     };
   },
 
@@ -66,7 +76,7 @@ function draw(plot, app, view, width) {
   const longest = Math.max(...rounds.map((r) => r.drafted)) + 1;
   const side = Math.min(200, width * 0.35);
   const cell = Math.min(26, (width - side - 70) / longest);
-  const marks = rounds.flatMap((round, i) => roundMarks(app, round, i, cell));
+  const marks = rounds.flatMap((round, i) => roundMarks(app, view, round, i, cell));
   const height = Math.max(rounds.length * ROW, view.by_position.length * ROW) + 22;
   plot.render(width, height, marks, (ctx) => {
     write(ctx, "step", 0, 8, { paint: app.paints.quiet });
@@ -79,17 +89,51 @@ function draw(plot, app, view, width) {
   });
 }
 
-function roundMarks(app, round, row, cell) {
+function roundMarks(app, view, round, row, cell) {
   return Array.from({ length: round.drafted + 1 }, (_, i) => {
     const fate = i < round.accepted ? "accepted" : i === round.accepted ? "own" : "rejected";
     const paint = { accepted: "kind-verify", own: "stage-decode", rejected: "bad" }[fate];
-    const words = { accepted: "a guess, accepted", own: "the model's own token", rejected: "a guess, rejected" }[fate];
     return {
       key: `${round.step} ${round.sequence} ${i}`, x: 52 + i * cell, y: 18 + row * ROW, w: cell, h: ROW, paint,
       over: { step: round.step, request: round.request }, choose: () => app.selection.set({ step: round.step, request: round.request }),
-      tip: () => ({ title: words, paint, rows: [["round", `step ${round.step}, ${round.name}`], ["accepted", `${round.accepted} of ${round.drafted}`], ["drafting", duration(round.draft_ms), "measured"], ["forward pass", duration(round.forward_ms), "measured"]], note: "A guess is accepted if it is the token that the model would have chosen there." }),
+      tip: () => cellTip(view, round, i, fate, paint),
     };
   });
+}
+
+/** A cell of a round in words: what became of the guess in its place, by which p, q and rule. */
+function cellTip(view, round, place, fate, paint) {
+  const check = round.checks[place] ?? null;
+  const corrects = fate === "own" && place < round.drafted;
+  const title = { accepted: "a guess, accepted", own: corrects ? "the guess here was rejected: the model's own token in its place" : "the model's own token, after all guesses were right", rejected: "a guess that came to nothing" }[fate];
+  return {
+    title, paint,
+    rows: [
+      ["round", `step ${round.step}, ${round.name}`], ["accepted", `${round.accepted} of ${round.drafted}`],
+      ...(check === null ? [] : chances(view, check)),
+      ["drafting", duration(round.draft_ms), "measured"], ["forward pass", duration(round.forward_ms), "measured"],
+    ],
+    note: noteOf(view, fate, corrects, check, place < round.drafted),
+  };
+}
+
+/** What decided, as far as anything was drawn. */
+function chances(view, { p, q, drawn }) {
+  return [
+    ["p, the model's chance of the guess", percent(p), "measured"],
+    ["q, the chance it was guessed with", q === null ? "none: it was looked up" : percent(q), ...(q === null ? [] : ["measured"])],
+    ...(drawn === null ? [] : [["accepted with the chance min(1, p / q)", percent(Math.min(1, p / (q ?? 1)))], ["drawn", digits(drawn)]]),
+  ];
+}
+
+function noteOf(view, fate, corrects, check, guessed) {
+  const said = [];
+  if (fate === "rejected") said.push("A guess before it was wrong, so that it was not looked at.");
+  else if (corrects && view.rule === "rejection") said.push("The number drawn was not below p / q: the token was drawn from what p has more than q.");
+  else if (corrects) said.push("The model chose another token.");
+  if (view.rule in RULES) said.push(RULES[view.rule]);
+  if (guessed && fate !== "rejected" && check === null) said.push("p and q are told while somebody watches, of the first guesses of a step.");
+  return said.join(" ");
 }
 
 function paintAcceptance(ctx, paints, shares, left, width) {
