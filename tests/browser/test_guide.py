@@ -99,6 +99,53 @@ def test_what_the_attention_figure_shows_is_what_the_server_said(
     assert page.run("document.querySelectorAll('.heat tbody td').length") == len(shown) ** 2
 
 
+LOOKING = ("attention", "mlp-and-residuals", "life-of-a-token")
+
+
+def test_pages_that_are_turned_quickly_leave_nothing_behind(
+    served: Running, open_page: Open
+) -> None:
+    page = open_page(f"{served.url}/guide/attention")
+    for turn in range(4 * len(LOOKING)):
+        page.goto(f"{served.url}/guide/{LOOKING[turn % len(LOOKING)]}?{turn}")
+        page.run("document.querySelector('pellucid-figure').scrollIntoView()")
+        page.until("document.querySelector('figure.live') !== null")
+    drawn(page, SAYS[LOOKING[-1]])
+    assert page.errors == []
+    looks = served.app.state.guide.looks
+    served.until(lambda: looks._n == 0)
+
+
+BUSY_ONCE = """(() => {
+  const [fetched, waits] = [window.fetch, window.setTimeout];
+  window.asked = 0;
+  window.fetch = (url, ...rest) => String(url).includes("/guide/look") && !window.asked++
+    ? Promise.resolve(Response.json({ error: { message: "others look too" } }, { status: 202,
+        headers: { "Retry-After": "9", "Preference-Applied": "respond-async" } }))
+    : fetched(url, ...rest);
+  window.again = new Promise((go) => { window.letGo = go; });
+  window.setTimeout = (f, ms, ...rest) =>
+    ms === 9000 ? window.again.then(f) : waits(f, ms, ...rest);
+})()"""
+
+
+def test_a_figure_says_that_the_server_is_busy_and_asks_again(
+    served: Running, open_page: Open
+) -> None:
+    page = open_page(f"{served.url}/guide/attention")
+    drawn(page, SAYS["attention"])
+    page.run(BUSY_ONCE)
+    page.run(
+        "(() => { const field = document.querySelector('figure.live input'); field.value = 'a b';"
+        "field.dispatchEvent(new Event('input')); })()"
+    )
+    page.until(f"{WORDS}.includes('busy: others look too')")
+    page.run("window.letGo()")
+    page.until(f"{WORDS}.includes('takes most from') && window.asked === 2")
+    assert page.run("document.querySelectorAll('.heat tbody tr').length") == 2
+    assert page.errors == []
+
+
 def test_an_animation_waits_steps_both_ways_and_does_not_play_for_who_wants_none(
     served: Running, open_page: Open
 ) -> None:

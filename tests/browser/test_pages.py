@@ -427,27 +427,36 @@ def test_the_forecast_follows_load_and_mix(served: Running, open_page: Open) -> 
     assert_quiet(page, served)
 
 
-REFUSES_ONCE = """(() => {
+BUSY_ONCE = """(() => {
   const [fetched, waits] = [window.fetch, window.setTimeout];
   window.refused = 0;
   window.fetch = (url, ...rest) => String(url).includes("/live/capacity") && !window.refused++
-    ? Promise.resolve(Response.json({ error: { message: "busy" } }, { status: 503 }))
+    ? Promise.resolve(Response.json({ error: { message: "others ask too" } }, { status: 202,
+        headers: { "Retry-After": "9", "Preference-Applied": "respond-async" } }))
     : fetched(url, ...rest);
-  window.setTimeout = (f, ms, ...rest) => waits(f, ms === 10000 ? 0 : ms, ...rest);
+  window.again = new Promise((go) => { window.letGo = go; });
+  window.setTimeout = (f, ms, ...rest) =>
+    ms === 9000 ? window.again.then(f) : waits(f, ms, ...rest);
 })()"""
 
 
-def test_a_forecast_that_could_not_be_made_is_asked_for_again(
+def test_a_forecast_says_that_it_waits_and_is_asked_for_again(
     served: Running, open_page: Open
 ) -> None:
     page = open_page(served.url)
-    page.run(REFUSES_ONCE)
+    page.run(BUSY_ONCE)
     wait_for_records(page)
-    page.run(
-        "document.querySelector('#figure-capacity')"
-        ".scrollIntoView({ block: 'center', behavior: 'instant' })"
-    )
+    figure = "document.querySelector('#figure-capacity')"
+    page.run(f"{figure}.scrollIntoView({{ block: 'center', behavior: 'instant' }})")
+    page.until("pellucid.view('capacity').pending?.busy === 'others ask too'")
+    page.until(f"{figure}.querySelector('.sentence').textContent.includes('others ask too')")
+    page.until("document.querySelector('.notice').textContent.includes('Asking again in 9 s')")
+    assert view(page, "capacity")["simulated"] is None
+    page.until(f"!{figure}.querySelector('progress').hidden")
+    page.run("window.letGo()")
     page.until("pellucid.view('capacity').simulated?.curve.length > 3")
+    page.until(f"{figure}.querySelector('progress').hidden")
+    page.until("document.querySelector('.notice').hidden")
     assert page.run("window.refused") == 2
     assert_quiet(page, served)
 

@@ -102,11 +102,17 @@ class Heads:
         return out
 
 
-class WatchedOps(ReferenceOps):
-    """The reference's operations, which remember. One instance watches one pass."""
+def _go_on() -> None:
+    """Somebody waits for it."""
 
-    def __init__(self) -> None:
+
+class WatchedOps(ReferenceOps):
+    """The reference's operations, which remember. One instance watches one pass. `check`, called in
+    each layer, ends the pass by raising."""
+
+    def __init__(self, check: Callable[[], None] = _go_on) -> None:
         super().__init__()
+        self._check = check
         self.residuals: dict[int, Float32] = {}  # [d], by layers before it; -1 after all
         self.heads: dict[int, Heads] = {}
         self.final_norm: Callable[[Float32], Float32]  # set as the pass ends
@@ -148,6 +154,7 @@ class WatchedOps(ReferenceOps):
         step: Step,
         prior: KeyPrior | None = None,
     ) -> Float32:
+        self._check()
         self.heads[index] = Heads(q.copy(), k.copy(), layer)
         return super().attention(q, k, v, index, layer, step, prior)
 
@@ -176,12 +183,18 @@ class Inside:
     heads: tuple[Heads, ...]
 
 
-def look_inside(checkpoint: Checkpoint, token_ids: Sequence[int], context: int) -> Inside:
+def look_inside(
+    checkpoint: Checkpoint,
+    token_ids: Sequence[int],
+    context: int,
+    check: Callable[[], None] = _go_on,
+) -> Inside:
     """One pass over `token_ids`, of a model used at `context` positions.
 
-    Raises what reading and loading the model raise.
+    Raises what reading and loading the model raise, and what `check` does, which is called now and
+    then.
     """
-    ops = WatchedOps()
+    ops = WatchedOps(check)
     return watch(load_model(checkpoint, ops, context=context), ops, token_ids)
 
 

@@ -141,7 +141,7 @@ def create_app(
 
 async def _say(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    return error.response(request.url.path)
+    return error.response(request.url.path, prefer=request.headers.get("prefer", ""))
 
 
 async def _say_http(request: Request, error: Exception) -> Response:

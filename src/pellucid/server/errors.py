@@ -16,6 +16,10 @@ own names of types.
 | 500 | server_error | internal_error |
 | 503 | service_unavailable_error | engine_unavailable |
 | 504 | timeout_error | request_timeout |
+
+Whoever asks with `Prefer: respond-async` (RFC 7240, 4.1) is told 202 in place of 429 and 503 where
+`Retry-After` says when to ask again: the same envelope, of a state that passes. Browsers report
+every other status to their users as a failure of the page.
 """
 
 from __future__ import annotations
@@ -38,6 +42,9 @@ from pellucid.core.errors import (
 MAX_MESSAGE: Final = 2000
 RETRY_S: Final = 5
 """After which a client asks again for an engine that is being started."""
+
+_PASSING: Final = frozenset({429, 503})
+_ASYNC: Final = re.compile(r"(?:^|,)\s*respond-async\s*(?:$|,|;)", re.IGNORECASE)
 
 _TYPES: Final = {
     401: "authentication_error",
@@ -106,16 +113,19 @@ class ApiError(Exception):
         error["type"] = _ANTHROPIC_TYPES.get(self.status, "invalid_request_error")
         return {"type": "error", "error": error}
 
-    def response(self, path: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-        """The whole response, in the form of the API that `path` belongs to."""
-        merged = dict(headers or {})
+    def response(
+        self, path: str, headers: Mapping[str, str] | None = None, prefer: str = ""
+    ) -> JSONResponse:
+        """The whole response, in the form of the API that `path` belongs to; `prefer` is what the
+        request's header of that name says."""
+        merged, status = dict(headers or {}), self.status
         if self.retry_after is not None:
             merged["Retry-After"] = str(self.retry_after)
+            if status in _PASSING and _ASYNC.search(prefer):
+                merged["Preference-Applied"], status = "respond-async", 202
         if self.status == 401:
             merged["WWW-Authenticate"] = "Bearer"
-        return JSONResponse(
-            self.body(anthropic=speaks_anthropic(path)), self.status, headers=merged
-        )
+        return JSONResponse(self.body(anthropic=speaks_anthropic(path)), status, headers=merged)
 
 
 def bad_request(message: str, param: str | None, code: str | None = None) -> ApiError:

@@ -1,18 +1,21 @@
 """What the guide's figures see of a model's inside: the logit lens, and the attention of a layer.
 
 It is `pellucid explain`'s own pass, on the reference's operations. It runs beside the engine and
-takes from it while it does, so prompts are short, one runs at a time, and the last few are kept.
+takes from it while it does, so prompts are short, one runs at a time, the last few are kept, and
+one that nobody waits for any more ends.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from pathlib import Path
 from typing import Any, Final
 
-from pellucid.core.errors import BadInput, Overloaded
+from pellucid.core.errors import BadInput, Overloaded, PellucidError
 from pellucid.explain.inside import Inside, look_inside
 from pellucid.explain.seen import attention, likeliest, probabilities
 from pellucid.formats import open_checkpoint
@@ -21,25 +24,48 @@ from pellucid.text import Tokenizer
 MOST_TOKENS: Final = 24
 MOST_WEIGHTS: Final = 2_000_000_000  # some seconds on a small machine
 _KEPT: Final = 4
-MOST_WAITING: Final = 4
+MOST_WAITING: Final = 16
+_AGAIN_S: Final = 2
 _SHOWN: Final = 3
 
 
+class Looks:
+    """Looks that are asked for in one event loop: one after the other, in a thread of their own, as
+    they take long and the loop's few threads tokenise everybody's texts."""
+
+    def __init__(self, looker: Looker) -> None:
+        self._looker = looker
+        self._thread = ThreadPoolExecutor(1, "pellucid-look")
+        self._n = 0
+
+    async def look(self, prompt: str, layer: int | None) -> dict[str, Any]:
+        """As `Looker.look`, after those before it; cancelled, it takes nothing any more. Raises
+        `Overloaded` where many wait."""
+        if self._n >= MOST_WAITING:
+            raise Overloaded(f"{MOST_WAITING} others look inside: ask again in a moment", _AGAIN_S)
+        left = threading.Event()
+        self._n += 1
+        try:
+            looking = asyncio.get_running_loop().run_in_executor
+            return await looking(self._thread, self._looker.look, prompt, layer, left)
+        finally:
+            self._n -= 1
+            left.set()
+
+
 class Looker:
-    """Looks inside the model at `path`, used at `context` positions."""
+    """Looks inside the model at `path`, used at `context` positions. For one thread."""
 
     def __init__(self, path: Path, tokenizer: Tokenizer, context: int) -> None:
         self._path, self._tokenizer, self._context = path, tokenizer, context
         self._kept: OrderedDict[tuple[int, ...], Inside] = OrderedDict()
-        self._one = threading.Lock()
-        self._room = threading.BoundedSemaphore(MOST_WAITING)
 
-    def look(self, prompt: str, layer: int | None) -> dict[str, Any]:
+    def look(self, prompt: str, layer: int | None, left: threading.Event) -> dict[str, Any]:
         """Tokens; the lens's likeliest tokens after each layer; every head's weights in `layer`, or
-        in the layer of the most focused head. Waits for a few others' looks.
+        in the layer of the most focused head. `left`: nobody waits for it any more.
 
         Raises `BadInput` for an empty prompt, a long one, a layer that is not there, and a model
-        that is too large to be looked into beside its engine; `Overloaded` where many wait.
+        that is too large to be looked into beside its engine.
         """
         ids = tuple(self._tokenizer.encode(prompt))
         if not prompt or not ids:
@@ -48,13 +74,7 @@ class Looker:
             raise BadInput(
                 f"the prompt has {len(ids)} tokens and {MOST_TOKENS} are looked at: shorten it"
             )
-        if not self._room.acquire(blocking=False):
-            raise Overloaded(f"{MOST_WAITING} others look inside: ask again in a moment", 2)
-        try:
-            with self._one:
-                inside = self._inside(ids)
-        finally:
-            self._room.release()
+        inside = self._inside(ids, left)
         chosen = attention(inside, layer, None)
         heads = inside.heads[chosen.layer]
         return {
@@ -75,7 +95,11 @@ class Looker:
             ],
         }
 
-    def _inside(self, ids: tuple[int, ...]) -> Inside:
+    def _inside(self, ids: tuple[int, ...], left: threading.Event) -> Inside:
+        def check() -> None:
+            if left.is_set():
+                raise PellucidError("whoever asked has left")
+
         if ids not in self._kept:
             with open_checkpoint(self._path) as checkpoint:
                 weights = sum(prod(info.shape) for info in checkpoint.tensors.values())
@@ -84,7 +108,7 @@ class Looker:
                         f"this model has {weights / 1e9:.3g} billion weights, and is too large to "
                         "be looked into beside its engine: `pellucid explain` does it by itself"
                     )
-                self._kept[ids] = look_inside(checkpoint, ids, self._context)
+                self._kept[ids] = look_inside(checkpoint, ids, self._context, check)
         self._kept.move_to_end(ids)
         while len(self._kept) > _KEPT:
             self._kept.popitem(last=False)

@@ -7,7 +7,6 @@ texts, and the model's name and sizes. What figures then ask for needs the key.
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -18,13 +17,14 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 
 from pellucid.core.errors import PellucidError
 from pellucid.server.errors import ApiError
+from pellucid.server.events import unless_gone
 from pellucid.server.guide.chapters import assets, chapters
 from pellucid.server.reading import read
 from pellucid.server.service import Service
 from pellucid.server.wire.strict import Wire
 
 if TYPE_CHECKING:
-    from pellucid.server.guide.look import Looker
+    from pellucid.server.guide.look import Looks
 
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; "
@@ -55,14 +55,6 @@ class Guide:
         self._pages: dict[str, str] = {}
 
     @cached_property
-    def lookers(self) -> ThreadPoolExecutor:
-        """Threads of their own for looks: they take long and wait for one another, and the loop's
-        few threads tokenise everybody's texts. One more than may wait: it refuses."""
-        from pellucid.server.guide.look import MOST_WAITING
-
-        return ThreadPoolExecutor(MOST_WAITING + 1, "pellucid-look")
-
-    @cached_property
     def numbers(self) -> dict[str, Any]:
         from pellucid.server.guide.numbers import model_numbers
 
@@ -70,11 +62,11 @@ class Guide:
         return model_numbers(Path(info.path), self._service.settings.model_name)
 
     @cached_property
-    def looker(self) -> Looker:
-        from pellucid.server.guide.look import Looker
+    def looks(self) -> Looks:
+        from pellucid.server.guide.look import Looker, Looks
 
         info = self._service.model
-        return Looker(Path(info.path), self._service.tokenizer, info.max_model_len)
+        return Looks(Looker(Path(info.path), self._service.tokenizer, info.max_model_len))
 
     def page(self, name: str) -> str:
         """A chapter, or the contents for "". Raises `ApiError` 404."""
@@ -109,13 +101,12 @@ async def asset(request: Request) -> Response:
 
 
 async def look(request: Request) -> Response:
-    """The inside of the model for a short prompt."""
+    """The inside of the model for a short prompt; whoever leaves takes nothing any more."""
     found: Guide = request.app.state.guide
     service: Service = request.app.state.service
     asked = (await read(request, LookRequest)).asked
     try:
-        looking = asyncio.get_running_loop().run_in_executor
-        body = await looking(found.lookers, lambda: found.looker.look(asked.prompt, asked.layer))
+        body = await unless_gone(request, found.looks.look(asked.prompt, asked.layer))
     except PellucidError as error:
         raise await service.refusal(error, "prompt") from error
     return JSONResponse(body)

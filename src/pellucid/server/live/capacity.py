@@ -25,6 +25,7 @@ from pellucid.simulate.traffic import Made
 from pellucid.simulate.workers import Worker
 
 _SECONDS: Final = 60.0  # that a forecast may take: it goes last on a machine that is busy
+_AGAIN_S: Final = 20  # after which one that took too long may be asked for again
 _NICE: Final = 19  # the engine goes first
 _KEPT: Final = 32  # forecasts
 _VARIATION: Final = 0.7  # of lengths about their mean
@@ -76,7 +77,8 @@ class Forecasts:
         self._known: OrderedDict[tuple[int, Mix], dict[str, Any]] = OrderedDict()
 
     async def of(self, about: EngineAbout, mix: Mix) -> dict[str, Any]:
-        """The forecast. Raises `ApiError` where step times are not known, or it takes too long."""
+        """The forecast; `missing` in it says why there is none. Raises `ApiError` where it takes
+        too long."""
         key = about.epoch, mix
         async with self._one:
             if key not in self._known:
@@ -94,6 +96,8 @@ class Forecasts:
 
     async def _made(self, about: EngineAbout, mix: Mix) -> dict[str, Any]:
         setup, known = await asyncio.to_thread(_setup, about)
+        if setup is None:
+            return {"mark": "simulated", **known, "mix": asdict(mix)}
         traffic = Made(
             1.0,
             Lognormal(mix.prompt, _VARIATION),
@@ -109,7 +113,9 @@ class Forecasts:
         except (TimeoutError, asyncio.CancelledError):
             self.close()
             raise ApiError(
-                503, f"the simulation took longer than {_SECONDS:g} s: ask for shorter answers"
+                503,
+                f"the simulation took longer than {_SECONDS:g} s: ask for shorter answers",
+                retry_after=_AGAIN_S,
             ) from None
         if isinstance(found, PellucidError):
             self.close()
@@ -125,8 +131,8 @@ async def _quiet(call: Any) -> Any:
         return error
 
 
-def _setup(about: EngineAbout) -> tuple[Setup, dict[str, Any]]:
-    """The engine as it serves, and what is known of its step times."""
+def _setup(about: EngineAbout) -> tuple[Setup | None, dict[str, Any]]:
+    """The engine as it serves, and what is known of its step times; None where that is nothing."""
     sizes = {one.name: WeightSize(one.shape, one.nbytes) for one in about.tensors}
     priced = Priced(about.spec, sizes, about.kv_dtype, about.kv_lanes)
     kept = _calibration(about, priced)
@@ -141,7 +147,7 @@ def _setup(about: EngineAbout) -> tuple[Setup, dict[str, Any]]:
         return setup, {"step_times": "calibrated", "error": asdict(found.error)}
     machine = about.machine
     if machine is None:
-        raise ApiError(503, "step times are not known: this backend measures no peaks")
+        return None, {"missing": "step times are not known: this backend measures no peaks"}
     few = priced.matrix_bits <= 9
     operations = machine.int8_operations_per_second if few else machine.f32_operations_per_second
     limits = Limits("", machine.read_bytes_per_second, operations, "", "measured")

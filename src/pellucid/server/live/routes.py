@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from pellucid.core.errors import PellucidError
 from pellucid.server.errors import ApiError, bad_request
-from pellucid.server.events import EventStream, dumps, event
+from pellucid.server.events import EventStream, dumps, event, unless_gone
 from pellucid.server.live.about import about_json
 from pellucid.server.live.capacity import Forecasts, read_mix
 from pellucid.server.live.hub import Hub
@@ -78,7 +78,8 @@ async def capacity(request: Request) -> Response:
     async with _hub(request) as hub:
         found = await hub.about()
     forecasts: Forecasts = request.app.state.forecasts
-    return _json(dumps(await forecasts.of(found, read_mix(request, found))))
+    asked = forecasts.of(found, read_mix(request, found))
+    return _json(dumps(await unless_gone(request, asked)))
 
 
 async def _recorded(request: Request) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from pellucid.core.errors import Overloaded
+from pellucid.core.errors import Overloaded, PellucidError
 from pellucid.server.guide import look, page
 from pellucid.server.guide.chapters import CHAPTERS, chapters
 from pellucid.server.guide.markdown import render
@@ -130,29 +131,96 @@ def test_a_look_that_is_refused(server: Running, body: object) -> None:
     assert answer.json()["error"]["message"]
 
 
+class Held:
+    """Looks that wait in their thread until `leave`, if `calls` of them have not begun before."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.entered, self.leave = threading.Semaphore(0), threading.Event()
+        self.ended: list[str] = []
+        self._real = look.look_inside
+        monkeypatch.setattr(look, "look_inside", self)
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.entered.release()
+        assert self.leave.wait(60)
+        try:
+            found = self._real(*arguments)
+        except PellucidError as error:
+            self.ended.append(str(error))
+            raise
+        self.ended.append("done")
+        return found
+
+
 def test_many_looks_at_once_are_refused_and_not_queued(
     server: Running, tiny_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entered, leave = threading.Semaphore(0), threading.Event()
-    real = look.look_inside
+    held = Held(monkeypatch)
 
-    def slow(*arguments: Any) -> Any:
-        entered.release()
-        assert leave.wait(60)
-        return real(*arguments)
-
-    monkeypatch.setattr(look, "look_inside", slow)
-    looker = look.Looker(tiny_path, server.client.tokenizer, 96)
-    with ThreadPoolExecutor(4) as pool:
-        looks = [pool.submit(looker.look, "ab"[: 1 + i % 2], None) for i in range(4)]
-        assert entered.acquire(timeout=60)
-        while looker._room.acquire(blocking=False):  # until all four are inside
-            looker._room.release()
+    async def looks() -> tuple[list[int], list[dict[str, Any]]]:
+        looks = look.Looks(look.Looker(tiny_path, server.client.tokenizer, 96))
+        asked = [
+            asyncio.ensure_future(looks.look("ab"[: 1 + i % 2], None))
+            for i in range(look.MOST_WAITING)
+        ]
+        assert await asyncio.to_thread(held.entered.acquire, timeout=60)
         with pytest.raises(Overloaded):
-            looker.look("c", None)
-        leave.set()
-        assert [len(one.result()["tokens"]) for one in looks] == [1, 2, 1, 2]
-    assert looker.look("c", None)
+            await looks.look("c", None)
+        asked.pop().cancel()
+        await asyncio.sleep(0)
+        after = asyncio.ensure_future(looks.look("c", None))  # whoever leaves makes room
+        held.leave.set()
+        seen = [len((await one)["tokens"]) for one in asked]
+        return seen, [await after]
+
+    seen, [last] = asyncio.run(looks())
+    assert seen == [1, 2] * (look.MOST_WAITING // 2 - 1) + [1]
+    assert [token["text"] for token in last["tokens"]] == ["c"]
+
+
+def test_who_leaves_takes_nothing_any_more(
+    make_fake: Callable[..., FakeClient],
+    serve: Callable[..., Running],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = Held(monkeypatch)
+    server = serve(make_fake())
+    looks = server.app.state.guide.looks
+    asking = []
+    for count, prompt in enumerate(("a", "b", "ba"), 1):  # one that runs, two that wait for it
+        asking.append(asked(server, prompt))
+        server.until(lambda count=count: looks._n == count)  # type: ignore[misc]
+    assert held.entered.acquire(timeout=60)
+    for one in asking:
+        one.close()
+    server.until(lambda: looks._n == 0)
+    held.leave.set()
+    assert server.post("/guide/look", {"prompt": "ab"}).status_code == 200
+    assert held.ended == ["whoever asked has left", "done"]
+
+
+def asked(server: Running, prompt: str) -> socket.socket:
+    """A connection on which a look was asked for."""
+    body = json.dumps({"prompt": prompt}).encode()
+    head = f"POST /guide/look HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n"
+    where = server.url.removeprefix("http://").split(":")
+    connection = socket.create_connection((where[0], int(where[1])))
+    connection.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
+    return connection
+
+
+def test_a_busy_guide_tells_who_can_wait_when_to_ask_again(
+    make_fake: Callable[..., FakeClient],
+    serve: Callable[..., Running],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(look, "MOST_WAITING", 0)
+    server = serve(make_fake())
+    refused = server.post("/guide/look", {"prompt": "a"})
+    waits = server.post("/guide/look", {"prompt": "a"}, headers={"Prefer": "respond-async, wait=9"})
+    assert (refused.status_code, waits.status_code) == (429, 202)
+    assert refused.headers["Retry-After"] == waits.headers["Retry-After"]
+    assert refused.json() == waits.json()
 
 
 def test_looks_that_take_long_keep_nobody_waiting(

@@ -70,9 +70,10 @@ def test_without_step_times_it_says_so(
     serving: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PELLUCID_HOME", str(tmp_path))
-    refused = serving.http.get("/live/capacity", params={"prompt": "9"})
-    assert refused.status_code == 503
-    assert "step times are not known" in refused.json()["error"]["message"]
+    found = serving.http.get("/live/capacity", params={"prompt": "9"}).json()
+    assert "step times are not known" in found["missing"]
+    assert found["mix"]["prompt"] == 9
+    assert "curve" not in found
 
 
 @pytest.mark.parametrize(
@@ -93,6 +94,14 @@ def test_one_that_takes_too_long_is_ended(
     refused = serving.http.get("/live/capacity", params={"prompt": "7", "output": "4"})
     assert refused.status_code == 503
     assert "took longer" in refused.json()["error"]["message"]
+    assert refused.headers["Retry-After"] == "20"
+    # Whoever can wait is told the same as no failure: a page that asks again has none in its log.
+    prefer = {"Prefer": "respond-async"}
+    asked = {"prompt": "7", "output": "4"}
+    later = serving.http.get("/live/capacity", params=asked, headers=prefer)
+    assert (later.status_code, later.headers["Retry-After"]) == (202, "20")
+    assert later.headers["Preference-Applied"] == "respond-async"
+    assert later.json() == refused.json()
     monkeypatch.undo()
     # Who asks next has an answer, or a refusal of his own: nothing is left of the one before.
     assert serving.http.get("/live/capacity", params={"prompt": "0"}).status_code == 400

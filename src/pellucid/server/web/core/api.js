@@ -5,6 +5,9 @@ const VIEWER = "pellucid.viewer";
 const OWN = "pellucid.own";
 const OWN_KEPT = 64;
 
+const AGAIN_S = 2; // where a busy server does not say when
+const LONGEST_S = 30;
+
 /** A refusal of the server, in its own words. */
 export class Refused extends Error {
   constructor(status, message) {
@@ -24,6 +27,15 @@ export function random(bytes = 8) {
  */
 export class Api {
   #listeners = new Set();
+  #busy = new Set();
+  #waiting = 0;
+  /** Ends what is asked when the page is left; one that is come back to asks anew. */
+  #left = new AbortController();
+
+  constructor() {
+    globalThis.addEventListener?.("pagehide", () => this.#left.abort());
+    globalThis.addEventListener?.("pageshow", (event) => event.persisted && (this.#left = new AbortController()));
+  }
 
   get key() {
     return sessionStorage.getItem(KEY) ?? "";
@@ -60,12 +72,50 @@ export class Api {
     this.#listeners.add(listener);
   }
 
-  /** A response that is known to be good. Throws `Refused`, or what fetch throws. */
-  async open(path, { body, headers, signal } = {}) {
-    const asked = { "X-Pellucid-Viewer": this.viewer, ...headers };
+  /** What waits for a busy server: `listener({words, again})`, seconds until it is asked again; null once nothing does. */
+  onBusy(listener) {
+    this.#busy.add(listener);
+  }
+
+  #tellBusy(told) {
+    for (const listener of this.#busy) listener(told);
+  }
+
+  /**
+   * A response that is known to be good. A server that is busy is asked again when it says so, and `waits(words, seconds)` is told,
+   * unless `waits` is false. Throws `Refused`, or what fetch throws.
+   */
+  async open(path, { body, headers, signal, waits } = {}) {
+    const leaving = signal ? AbortSignal.any([signal, this.#left.signal]) : this.#left.signal;
+    for (;;) {
+      const response = await this.#fetch(path, body, headers, leaving);
+      const again = whenAgain(response);
+      if (response.ok && again === null) return response;
+      const words = await reason(response);
+      if (again === null || waits === false) throw new Refused(response.status === 202 ? 503 : response.status, words);
+      waits?.(words, again);
+      await this.#pause(words, again, leaving);
+    }
+  }
+
+  /** Goes by, while the page says that it waits. */
+  async #pause(words, seconds, signal) {
+    this.#waiting += 1;
+    this.#tellBusy({ words, again: seconds });
+    try {
+      await pause(1000 * seconds, signal);
+    } finally {
+      this.#waiting -= 1;
+      if (this.#waiting === 0) this.#tellBusy(null);
+    }
+  }
+
+  #fetch(path, body, headers, signal) {
+    // A busy server then says so by a status that browsers do not write down as a failure.
+    const asked = { "X-Pellucid-Viewer": this.viewer, Prefer: "respond-async", ...headers };
     if (this.key) asked.Authorization = `Bearer ${this.key}`;
     if (body !== undefined) asked["Content-Type"] = "application/json";
-    const response = await fetch(path, {
+    return fetch(path, {
       method: body === undefined ? "GET" : "POST",
       headers: asked,
       body: body === undefined ? undefined : JSON.stringify(body),
@@ -73,13 +123,28 @@ export class Api {
       cache: "no-store",
       credentials: "omit",
     });
-    if (!response.ok) throw new Refused(response.status, await reason(response));
-    return response;
   }
 
   async json(path, options) {
     return (await this.open(path, options)).json();
   }
+}
+
+/** In how many seconds a busy server wants to be asked again; null for any other answer. */
+function whenAgain({ status, headers }) {
+  const applied = status === 202 && headers.has("Preference-Applied");
+  if (!applied && !((status === 429 || status === 503) && headers.has("Retry-After"))) return null;
+  return Math.min(LONGEST_S, Number(headers.get("Retry-After")) || AGAIN_S);
+}
+
+/** Resolves after so many milliseconds; throws as fetch does when `signal` ends it. */
+function pause(ms, signal) {
+  return new Promise((resolve, reject) => {
+    const end = () => (clearTimeout(timer), reject(signal.reason));
+    const timer = setTimeout(() => (signal.removeEventListener("abort", end), resolve()), ms);
+    if (signal.aborted) end();
+    else signal.addEventListener("abort", end, { once: true });
+  });
 }
 
 async function reason(response) {

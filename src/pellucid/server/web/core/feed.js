@@ -78,9 +78,9 @@ export class Feed {
     this.#stop = stop;
     this.#say("connecting");
     try {
-      const about = await this.#api.json("/live/about", { signal: stop.signal });
+      const about = await this.#api.json("/live/about", { signal: stop.signal, waits: false });
       this.#store.describe(about);
-      const response = await this.#api.open(`/live/feed?spans=${this.#spans ? 1 : 0}`, { signal: stop.signal });
+      const response = await this.#api.open(`/live/feed?spans=${this.#spans ? 1 : 0}`, { signal: stop.signal, waits: false });
       this.#failures = 0;
       this.#say("live");
       for await (const { event, data } of eventsOf(response)) {

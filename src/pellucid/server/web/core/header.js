@@ -47,6 +47,7 @@ export class Header {
   #app;
   /** What was wrong with the last recording that was opened. */
   #problem = "";
+  #busy = "";
 
   constructor(app, bar, selected, notice) {
     this.#app = app;
@@ -70,6 +71,10 @@ export class Header {
     selected.prepend(this.chips);
     this.#dropping();
     app.onChange(() => this.#soon());
+    app.api.onBusy((told) => {
+      this.#busy = told ? `The server is busy: ${told.words}. Asking again in ${digits(told.again)} s.` : "";
+      this.#soon();
+    });
     this.draw();
   }
 
@@ -93,7 +98,7 @@ export class Header {
     this.trace.hidden = recording !== null;
     say(this.pause, recording !== null ? "Back to live" : state === "paused" ? "Go on" : "Pause");
     this.key.hidden = state !== "locked" && !this.#app.api.key;
-    this.#tell(this.#problem || (["lost", "locked"].includes(state) ? feed.reason : ""));
+    this.#tell(this.#problem || (["lost", "locked"].includes(state) ? feed.reason : this.#busy));
     this.#drawChips();
   }
 

@@ -8,7 +8,8 @@ import { Picture } from "../draw/vector.js";
 import { at, costs, measuredPoints, quantile, throughput } from "../model/load.js";
 
 const SETTLE_MS = 500;
-const AGAIN_MS = 10000; // after a forecast that could not be made now (a busy machine); twice as long each time
+const LONGEST_S = 60; // that the server gives a forecast
+const WHAT_GOES_ON = "The scheduler that serves runs on made requests, at several loads and with several seeds, at the lowest priority";
 const WAITS = { places: "a place in the batch", "tokens of a step": "room in a step's budget of positions", pages: "pages of memory" };
 const MOST_STEPS = 7; // on the axis of delays; more: powers of ten
 const WAITING = { prompt: 256, output: 64, shared: 0, replicas: 1 };
@@ -22,8 +23,12 @@ export const capacity = {
 
   view(app) {
     const points = measuredPoints(app.store.steps, app.store.requests);
-    const { told, trouble, mix, load, price } = asked;
-    if (!points.length && !told) return { ...app.nothing, why: `${app.nothing.why} ${trouble}`.trim() };
+    const { mix, load, price } = asked;
+    const recorded = app.recording !== null;
+    const told = recorded ? null : asked.told;
+    const trouble = recorded ? NOT_RECORDED : asked.trouble;
+    const pending = recorded || asked.since === null ? null : { seconds: Math.round((performance.now() - asked.since) / 1000), busy: asked.busy || null };
+    if (!points.length && !told && !pending) return { ...app.nothing, why: `${app.nothing.why} ${trouble}`.trim() };
     const first = points.map((p) => p.ttft_ms);
     const between = points.map((p) => p.itl_ms).filter((ms) => ms !== null);
     return {
@@ -38,6 +43,7 @@ export const capacity = {
       at_load: told ? at(told, load) : null,
       at_twice: told && 2 * load <= 1 ? at(told, 2 * load) : null,
       cost: told ? costs(at(told, load), told.mix, price) : null,
+      pending,
       missing: trouble || null,
     };
   },
@@ -53,6 +59,7 @@ export const capacity = {
     if (view.points.length) {
       said.push(`${plural(view.points.length, "finished request")} came at about `, num(`${digits(view.rate, 2)} a second`), ": first token after ", num(duration(view.ttft_ms.median)), " in the median, ", num(duration(view.itl_ms.median)), " between tokens. ");
     }
+    if (view.pending) said.push(...inProgress(view.pending, simulated !== null));
     if (view.missing) said.push(view.missing);
     return said;
   },
@@ -68,8 +75,7 @@ export const capacity = {
   },
 
   onVisible(visible, app) {
-    asked.visible = visible;
-    if (visible && !asked.told) ask(app, 0);
+    if (visible && !asked.told && asked.since === null) ask(app, 0);
   },
 
   mount(body, app, redraw) {
@@ -77,9 +83,10 @@ export const capacity = {
     const left = new Picture(app, "Time to the first token against load");
     const right = new Picture(app, "Time between tokens against load");
     const why = el("p", { class: "detail" });
+    const progress = el("progress", { max: String(LONGEST_S), hidden: true, aria: { label: "The simulation, of the time that it may take" } });
     const cost = el("output", {});
     const price = el("input", { type: "number", min: "0", step: "0.01", value: String(asked.price), inputmode: "decimal", on: { input: () => ((asked.price = Number(price.value)), redraw()) } });
-    body.append(el("div", { class: "columns" }, left.element, right.element), why);
+    body.append(progress, el("div", { class: "columns" }, left.element, right.element), why);
     const changed = () => (redraw(), ask(app, SETTLE_MS));
     return {
       controls: [
@@ -94,6 +101,8 @@ export const capacity = {
         const each = width > 700 ? (width - 15) / 2 : width;
         latency(left, app, view, "ttft", "first token after", each);
         latency(right, app, view, "itl", "between tokens", each);
+        progress.hidden = view.pending === null;
+        progress.value = Math.min(LONGEST_S, view.pending?.seconds ?? 0);
         say(why, reasons(view.simulated));
         say(cost, priced(view.cost));
       },
@@ -102,24 +111,41 @@ export const capacity = {
   },
 };
 
-/** What is asked of the simulator, and what it told; the page has one such figure. */
-const asked = { mix: { ...WAITING }, load: 0.7, price: 0.1, told: null, trouble: "", timer: 0, number: 0, failures: 0, visible: false, redraw: () => {} };
+const NOT_RECORDED = "A recording holds no forecast: it is made by the engine that serves.";
 
+/** What is asked of the simulator, and what it told; `since` is when it was asked, null when nothing is. The page has one such figure. */
+const asked = { mix: { ...WAITING }, load: 0.7, price: 0.1, told: null, trouble: "", busy: "", since: null, timer: 0, stop: null, redraw: () => {} };
+
+/** Asks after a moment; what was asked before is not waited for any more. */
 function ask(app, after) {
   clearTimeout(asked.timer);
-  asked.timer = setTimeout(async () => {
-    if (app.recording !== null) return;
-    const number = (asked.number += 1);
-    try {
-      const told = await app.api.json(`/live/capacity?${new URLSearchParams(asked.mix)}`);
-      if (number === asked.number) [asked.told, asked.trouble, asked.failures] = [told, "", 0];
-    } catch (error) {
-      if (number !== asked.number) return;
-      asked.trouble = `Not simulated: ${error.message}.`;
-      if (error.status === 503 && asked.visible) ask(app, AGAIN_MS * 2 ** asked.failures++);
-    }
-    asked.redraw();
-  }, after);
+  if (app.recording !== null) return;
+  asked.since ??= performance.now();
+  asked.timer = setTimeout(() => simulate(app), after);
+}
+
+async function simulate(app) {
+  asked.stop?.abort();
+  const stop = (asked.stop = new AbortController());
+  asked.since = performance.now();
+  const ticking = setInterval(() => asked.redraw(), 1000);
+  const waits = (words) => ((asked.busy = words), asked.redraw());
+  asked.redraw();
+  try {
+    const found = await app.api.json(`/live/capacity?${new URLSearchParams(asked.mix)}`, { signal: stop.signal, waits });
+    [asked.told, asked.trouble] = found.missing ? [null, `Not simulated: ${found.missing}.`] : [found, ""];
+  } catch (error) {
+    if (!stop.signal.aborted) asked.trouble = `Not simulated: ${error.message}.`;
+  }
+  clearInterval(ticking);
+  if (asked.stop === stop) [asked.since, asked.stop, asked.busy] = [null, null, ""];
+  asked.redraw();
+}
+
+/** What is going on while there is no forecast yet, or none of the sliders' mix. */
+function inProgress({ seconds, busy }, before) {
+  if (busy) return [`The server is busy (${busy}): the forecast is asked for again.`];
+  return [`${before ? "Being simulated anew for these sliders" : "The forecast is being simulated"}: ${seconds} s so far, at most ${LONGEST_S} s. ${WHAT_GOES_ON}. `];
 }
 
 function slider(words, [low, high], value, shown, change) {

@@ -10,9 +10,9 @@ export const recorded = kept ? JSON.parse(kept.textContent) : null;
 export const numbers = JSON.parse(document.getElementById("numbers").textContent);
 export const api = new Api();
 
-/** JSON from the server. Throws what `Api` throws, and in a copy an `Error` for what was not recorded. */
-export async function ask(path, body) {
-  return recorded ? answer(path, body) : api.json(path, body === undefined ? {} : { body });
+/** JSON from the server, with `Api`'s options. Throws what `Api` throws, and in a copy an `Error` for what was not recorded. */
+export async function ask(path, body, options = {}) {
+  return recorded ? answer(path, body) : api.json(path, { body, ...options });
 }
 
 function answer(path, body) {
@@ -31,15 +31,15 @@ export function completion(prompt, tokens) {
   return { prompt, max_tokens: tokens, temperature: 0, logprobs: 5, ignore_eos: true, stream: true };
 }
 
-/** Tokens as they come: `{ms, text, logprob}`, `ms` by this browser's clock since the question was sent. */
-export async function* streamed(body, signal) {
+/** Tokens as they come: `{ms, text, logprob}`, `ms` by this browser's clock since the question was sent; with `Api`'s options. */
+export async function* streamed(body, options = {}) {
   if (recorded) {
     yield* answer("/v1/completions", body);
     return;
   }
   const began = performance.now();
   // A salt of its own: nothing of the prompt is in the prefix cache, as if nobody had read this page before.
-  const response = await api.open("/v1/completions", { body: { ...body, cache_salt: random() }, signal });
+  const response = await api.open("/v1/completions", { body: { ...body, cache_salt: random() }, ...options });
   for await (const { data } of eventsOf(response)) {
     if (data === "[DONE]") return;
     const chunk = JSON.parse(data);

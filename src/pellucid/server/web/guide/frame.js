@@ -1,7 +1,7 @@
 // A figure's frame: its question, where its numbers come from, its controls, its picture, and a line of words.
 
 import { el, replace } from "../core/dom.js";
-import { recorded } from "./ask.js";
+import { ask, recorded } from "./ask.js";
 
 const SAYS = {
   live: "asked of the engine that serves this page",
@@ -9,7 +9,10 @@ const SAYS = {
   simulated: "simulated in this page",
 };
 
-/** `{element, controls, picture, say(text), fail(error), busy(work), room(), onRoom(draw)}` of a figure that asks `question`. */
+/**
+ * `{element, controls, picture, say(text), fail(error), busy(work), how(), ask(path, body), room(), onRoom(draw)}` of a figure that asks
+ * `question`.
+ */
 export function frame(host, question, mark) {
   const controls = el("div", { class: "controls" });
   const picture = el("div", { class: "picture" });
@@ -27,16 +30,23 @@ export function frame(host, question, mark) {
     words.textContent = error.message;
     if (error.status === 401) document.dispatchEvent(new Event("pellucid-refused")); // the page then asks for a key
   };
-  /** Runs `work` while the figure says that it waits. */
+  let working = new AbortController();
+  /** Runs `work` while the figure says that it waits; what it did before ends. */
   const busy = async (work) => {
+    working.abort();
+    const own = (working = new AbortController());
     element.setAttribute("aria-busy", "true");
     try {
       await work();
     } catch (error) {
       if (error.name !== "AbortError") fail(error);
     }
-    element.removeAttribute("aria-busy");
+    if (own === working) element.removeAttribute("aria-busy");
   };
+  const waits = (why, seconds) => say(`The server is busy: ${why}. Asking again in ${seconds} s.`);
+  /** How this figure asks: as long as its work goes on; where the server is busy it says so, and asks again. */
+  const how = () => ({ signal: working.signal, waits });
+  const askIt = (path, body) => ask(path, body, how());
   /** How wide a drawing is, so that its words keep their size on a phone. */
   const room = () => Math.max(280, Math.min(620, picture.clientWidth || 620));
   /** Calls `draw` when there is another width to draw for. */
@@ -48,7 +58,7 @@ export function frame(host, question, mark) {
       draw();
     }).observe(picture);
   };
-  return { element, controls, picture, say, fail, busy, room, onRoom };
+  return { element, controls, picture, say, fail, busy, how, ask: askIt, room, onRoom };
 }
 
 /** A text to ask with; in a copy it cannot be changed. `changed(text)` is called a moment after the last key. */

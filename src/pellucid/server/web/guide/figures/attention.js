@@ -1,7 +1,7 @@
 // What a head takes from where, on the model that runs.
 
 import { el, replace } from "../../core/dom.js";
-import { ask, recorded } from "../ask.js";
+import { recorded } from "../ask.js";
 import { DEFAULTS } from "../defaults.js";
 import { bar, visible } from "../draw.js";
 import { choice, frame, textField } from "../frame.js";
@@ -20,7 +20,7 @@ export function attention(host) {
 
   const look = (layer) => figure.busy(async () => {
     const body = layer === null ? { prompt: field.field.value } : { prompt: field.field.value, layer };
-    seen = await ask("/guide/look", body);
+    seen = await figure.ask("/guide/look", body);
     head = seen.head;
     row = seen.tokens.length - 1;
     const options = (n) => Array.from({ length: n }, (_, i) => el("option", { value: i }, i));

@@ -24,7 +24,7 @@ export function batching(host) {
     if (!recorded) {
       for (const many of DEFAULTS.batches) {
         figure.say(`Asking ${many} at once …`);
-        rows.push(await together(many));
+        rows.push(await together(many, figure.how()));
         draw(rows);
       }
     }
@@ -41,12 +41,12 @@ export function batching(host) {
   measure();
 }
 
-/** `many` answers asked for in the same moment. */
-async function together(many) {
+/** `many` answers asked for in the same moment, as `how` says. */
+async function together(many, how) {
   const began = performance.now();
   const answers = await Promise.all(Array.from({ length: many }, async (_, i) => {
     const times = [];
-    for await (const token of streamed(completion(`${DEFAULTS.short} ${i}`, DEFAULTS.tokens))) times.push(token.ms);
+    for await (const token of streamed(completion(`${DEFAULTS.short} ${i}`, DEFAULTS.tokens), how)) times.push(token.ms);
     return times;
   }));
   return summed(many, answers, performance.now() - began);

@@ -1,7 +1,6 @@
 // The logit lens: what the model would say after each layer.
 
 import { el, replace } from "../../core/dom.js";
-import { ask } from "../ask.js";
 import { DEFAULTS } from "../defaults.js";
 import { visible } from "../draw.js";
 import { frame, textField } from "../frame.js";
@@ -11,7 +10,7 @@ export function layers(host) {
   const field = textField("Text, at most 24 tokens", DEFAULTS.prompt, () => look());
   figure.controls.append(field.element);
   const look = () => figure.busy(async () => {
-    const seen = await ask("/guide/look", { prompt: field.field.value });
+    const seen = await figure.ask("/guide/look", { prompt: field.field.value });
     const rows = seen.lens.map((top, i) => el("tr", {}, el("th", { scope: "row" }, i === 0 ? "embedding" : `layer ${i}`), top.map(lensCell)));
     replace(figure.picture, el("div", { class: "scroll" }, el("table", { class: "lens" },
       el("caption", {}, "The three likeliest next tokens, if the model ended here. The fuller the colour, the surer."), el("tbody", {}, rows))));

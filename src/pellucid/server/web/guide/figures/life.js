@@ -1,7 +1,7 @@
 // One token's life: text, tokens, vectors, layers, probabilities, the token that is chosen, and round again.
 
 import { el, replace } from "../../core/dom.js";
-import { ask, numbers } from "../ask.js";
+import { numbers } from "../ask.js";
 import { DEFAULTS } from "../defaults.js";
 import { bar, chip, visible } from "../draw.js";
 import { button, frame, textField } from "../frame.js";
@@ -15,7 +15,7 @@ export function life(host) {
   figure.controls.append(field.element, button("Follow it", () => follow()));
 
   const follow = () => figure.busy(async () => {
-    const seen = await ask("/guide/look", { prompt: field.field.value });
+    const seen = await figure.ask("/guide/look", { prompt: field.field.value });
     const frames = framesOf(seen);
     player?.stop();
     player = new Player(frames.length, (at) => {

@@ -14,7 +14,7 @@ export function phases(host) {
     for (const [name, prompt] of [["a short prompt", DEFAULTS.short], ["a long prompt", DEFAULTS.long]]) {
       const times = [];
       lanes.push({ name, words: prompt.split(" ").length, times });
-      for await (const token of streamed(completion(prompt, DEFAULTS.tokens))) {
+      for await (const token of streamed(completion(prompt, DEFAULTS.tokens), figure.how())) {
         times.push(token.ms);
         replace(figure.picture, chart(lanes, figure.room()));
       }

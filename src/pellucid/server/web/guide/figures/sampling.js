@@ -1,7 +1,6 @@
 // From scores to a token: temperature, min-p, top-k and top-p on the model's own scores.
 
 import { el, replace } from "../../core/dom.js";
-import { ask } from "../ask.js";
 import { DEFAULTS } from "../defaults.js";
 import { bar, visible } from "../draw.js";
 import { button, frame, slider, textField } from "../frame.js";
@@ -24,7 +23,7 @@ export function sampling(host) {
 
   const fetchTop = () => figure.busy(async () => {
     const body = { prompt: field.field.value, max_tokens: 1, temperature: 0, logprobs: 20 };
-    const answer = await ask("/v1/completions", body);
+    const answer = await figure.ask("/v1/completions", body);
     top = Object.entries(answer.choices[0].logprobs.top_logprobs[0]).map(([text, logprob]) => ({ text, logprob })).toSorted((a, b) => b.logprob - a.logprob);
     again();
   });

@@ -1,7 +1,6 @@
 // What a text is to the model: its tokens, and the merges that made them.
 
 import { el, replace } from "../../core/dom.js";
-import { ask } from "../ask.js";
 import { DEFAULTS } from "../defaults.js";
 import { chip, visible } from "../draw.js";
 import { frame, textField } from "../frame.js";
@@ -18,7 +17,7 @@ export function tokens(host) {
 
   const cut = () => figure.busy(async () => {
     const text = field.field.value;
-    const seen = await ask("/tokenize/pieces", { prompt: text, merges: true });
+    const seen = await figure.ask("/tokenize/pieces", { prompt: text, merges: true });
     replace(chips, seen.pieces.map((piece, i) => chip(piece.text, piece.id, i)));
     const bytes = new TextEncoder().encode(text).length;
     const each = seen.pieces.length ? ` ${(bytes / seen.pieces.length).toFixed(1)} bytes a token.` : "";
