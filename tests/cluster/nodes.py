@@ -106,3 +106,14 @@ def signal_all(pids: set[int], sent: int) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, sent)
+
+
+def processes_named(name: str, root: int | None = None) -> list[int]:
+    """Those that call themselves that: of the tree of `root`, or of this process."""
+    found = []
+    for pid in tree(os.getpid() if root is None else root):
+        command = Path(f"/proc/{pid}/cmdline")
+        with suppress(OSError):
+            if name.encode() in command.read_bytes():
+                found.append(pid)
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pellucid.core.record import LoadRecord
 from pellucid.formats import open_checkpoint
-from pellucid.models.stage import LayerRange, load_stage
+from pellucid.models.stage import LayerRange, Stage, load_stage
 from pellucid.ops import backend
 from pellucid.ops.step import Step
 
@@ -31,9 +31,21 @@ class StageOpening:
 
 
 class StageActor:
-    """Does what a `PipelinedModel` asks."""
+    """Does what a `PipelinedModel` asks. It says from its first moment that it lives: what takes
+    long is `load`, in another thread than that."""
+
+    _stage: Stage
 
     def __init__(self, opening: StageOpening) -> None:
+        self._opening = opening
+        self._cache: object = None
+
+    def alive(self) -> None:
+        """In another thread than a step."""
+
+    def load(self) -> list[LoadRecord]:
+        """Have the weights of its layers; what these are."""
+        opening = self._opening
         settings = dict(opening.ops)
         ops = backend(settings.pop("name"), **settings)
         with open_checkpoint(Path(opening.path)) as checkpoint:
@@ -44,24 +56,7 @@ class StageActor:
                 context=opening.context,
                 max_rows=opening.max_rows,
             )
-        self._cache: object = None
-
-    def alive(self) -> None:
-        """In another thread than a step."""
-
-    def told(self) -> list[LoadRecord]:
-        """The weights that it holds."""
-        stage = self._stage
-        return [
-            LoadRecord(
-                name,
-                tuple(weight.shape),
-                stage.ops.format_of(weight),
-                int(weight.nbytes),
-                stage.weights.seconds.get(name),
-            )
-            for name, weight in stage.weights.items()
-        ]
+        return list(_records(self._stage))
 
     def learn_keys(
         self, token_ids: Sequence[int], rows: NDArray[np.float32] | None = None
@@ -84,3 +79,15 @@ class StageActor:
         """As `Stage.forward`, on its own pages."""
         own = dataclasses.replace(step, cache=self._cache)
         return self._stage.forward(own, rows, hidden=hidden)
+
+
+def _records(stage: Stage) -> Iterator[LoadRecord]:
+    """The weights that it holds."""
+    for name, weight in stage.weights.items():
+        yield LoadRecord(
+            name,
+            tuple(weight.shape),
+            stage.ops.format_of(weight),
+            int(weight.nbytes),
+            stage.weights.seconds.get(name),
+        )

@@ -22,7 +22,7 @@ from pellucid.models.stage import even_ranges
 from pellucid.ops import Ops
 
 if TYPE_CHECKING:
-    from pellucid.distributed.pipeline.model import Part
+    from pellucid.distributed.pipeline.parts import Part
     from pellucid.models.registry import Model
 
 _NOT_HERE = ("quantization", "speculative")
@@ -42,10 +42,10 @@ class PipelineLLM(LLM):
 
     `stages` actors each hold a range of the layers, and their pages; a cluster must be connected
     (`pellucid.distributed.cluster.connected`), and the model's file must be there under the same
-    path on every node. `cpus` is what Ray counts for each; one that
-    says for `silence_s` not that it lives counts as gone. Other arguments are those of `LLM`;
+    path on every node. `cpus` is what Ray counts for each; one that has not started in `start_s`,
+    or says for `silence_s` not that it lives, counts as gone. Other arguments are those of `LLM`;
     `threads` are each stage's. Raises as `LLM`, and `BadInput` for more stages than layers or an
-    argument that stages do not have.
+    argument that stages do not have; then and later `Unavailable` where a stage ends.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class PipelineLLM(LLM):
         stages: int = 2,
         cpus: float = 1,
         silence_s: float = 30.0,
+        start_s: float = 180.0,
         **arguments: Any,
     ) -> None:
         ray_for("a pipeline")
@@ -63,6 +64,7 @@ class PipelineLLM(LLM):
         self._stages = stages
         self._cpus = cpus
         self._silence_s = silence_s
+        self._start_s = start_s
         self._parts: list[Part] = []
         self._settings = {
             "name": arguments.get("backend", "native"),
@@ -108,6 +110,7 @@ class PipelineLLM(LLM):
 
     def _load(self, ops: Ops, loading: Loading) -> Loaded:
         from pellucid.distributed.pipeline.model import PipelinedModel
+        from pellucid.distributed.pipeline.parts import Parts
 
         asked = loading.asked
         with open_checkpoint(self.model_path) as checkpoint:
@@ -120,7 +123,7 @@ class PipelineLLM(LLM):
             tokenizer, templates = open_text(checkpoint)
         loading.note(f"{len(ranges)} stages; KV cache: up to {in_words(budget)} in all of them")
         self._parts = self._start(ranges, limits.max_model_len, limits.max_num_batched_tokens)
-        model = PipelinedModel(spec, ops, self._parts, self._silence_s)
+        model = PipelinedModel(spec, ops, Parts(self._parts, self._silence_s, self._start_s))
         page = page_of_keys(spec, ops, tokenizer)
         if page:
             model.learn_keys(page)
@@ -130,7 +133,7 @@ class PipelineLLM(LLM):
         import ray
 
         from pellucid.distributed.pipeline.actor import StageActor, StageOpening
-        from pellucid.distributed.pipeline.model import Part
+        from pellucid.distributed.pipeline.parts import Part
 
         make = ray.remote(StageActor).options(
             num_cpus=self._cpus, scheduling_strategy="SPREAD", max_concurrency=2

@@ -5,32 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Any
 
 import numpy as np
 import ray
 from numpy.typing import NDArray
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
-from pellucid.core.errors import PellucidError, Unavailable
 from pellucid.core.plan import Plan
 from pellucid.core.record import LoadRecord
 from pellucid.core.spec import ModelSpec
-from pellucid.models.stage import LayerRange
+from pellucid.distributed.pipeline.parts import Parts
 from pellucid.ops.step import Step, lower
 from pellucid.ops.vocabulary import Ops
 
 Float32 = NDArray[np.float32]
-
-_LOOK_S: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A stage: its actor, and what it has."""
-
-    actor: Any
-    layers: LayerRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +52,7 @@ class PipelinedOps:
     """What an engine asks of a backend outside a forward pass, asked of every stage. `own` is an
     instance of the same backend here, for what it says of itself."""
 
-    def __init__(self, own: Ops, parts: Sequence[Part]) -> None:
+    def __init__(self, own: Ops, parts: Parts) -> None:
         self.name = own.name
         self.kv_dtype = own.kv_dtype
         self.kv_lanes = own.kv_lanes
@@ -74,10 +62,10 @@ class PipelinedOps:
 
     def new_cache(self, spec: ModelSpec, n_pages: int, page_size: int) -> None:
         """In each stage, of its own layers."""
-        _all(self._parts, "new_cache", n_pages, page_size)
+        self._parts.each("new_cache", n_pages, page_size)
 
     def copy_pages(self, cache: object, pairs: Sequence[tuple[int, int]]) -> None:
-        _all(self._parts, "copy_pages", tuple(pairs))
+        self._parts.each("copy_pages", tuple(pairs))
 
     def lower(self, plan: Plan, cache: object) -> Step:
         """In the form that crosses; each stage has a cache of its own."""
@@ -91,27 +79,25 @@ class PipelinedOps:
 
 
 class PipelinedModel:
-    """Has the interface of `pellucid.models.registry.Model` that engines use. A stage that says for
-    `silence_s` not that it lives counts as gone."""
+    """Has the interface of `pellucid.models.registry.Model` that engines use. Its stages load their
+    layers as it is made. Every wait for them has an end, see `pellucid.distributed.pipeline.parts`.
+    """
 
-    def __init__(self, spec: ModelSpec, own: Ops, parts: Sequence[Part], silence_s: float) -> None:
-        self._silence_s = silence_s
+    def __init__(self, spec: ModelSpec, own: Ops, parts: Parts) -> None:
         self.spec = spec
         self.ops = PipelinedOps(own, parts)
-        told: list[list[LoadRecord]] = _all(parts, "told")
+        parts.check_started()
+        told: list[list[LoadRecord]] = parts.each("load")
         self.weights = _Weights([record for records in told for record in records])
         self._parts = parts
 
     def learn_keys(self, token_ids: Sequence[int]) -> None:
         """Have every stage know of its keys what a page shows, as a whole model does that has read
-        it. Raises `PellucidError` if a stage has ended."""
+        it. Raises `Unavailable` if a stage has ended."""
         rows: Any = None
-        for part in self._parts:
+        for part in self._parts.all:
             rows = part.actor.learn_keys.remote(token_ids, rows)
-        try:
-            ray.get(rows)
-        except (RayActorError, RayTaskError) as error:
-            _fail(error)
+        self._parts.value(rows)
 
     def logits(self, step: Step) -> Float32:
         """Logits [R, vocabulary] of a step. Raises `Unavailable` if a stage has ended."""
@@ -130,42 +116,7 @@ class PipelinedModel:
     def _through(self, step: Step, *, hidden: bool) -> Float32:
         sent = ray.put(dataclasses.replace(step, cache=None))  # once for all
         rows: Any = None
-        for part in self._parts:  # each waits for the one before it, over there
+        for part in self._parts.all:  # each waits for the one before it, over there
             rows = part.actor.forward.remote(sent, rows, hidden)
-        try:
-            return self._got(rows)
-        except (RayActorError, RayTaskError) as error:
-            _fail(error)
-
-    def _got(self, rows: Any) -> Float32:
-        """However long it takes, as long as every stage lives."""
-        while True:
-            try:
-                found: Float32 = ray.get(rows, timeout=_LOOK_S)
-                return found
-            except GetTimeoutError:
-                said = [part.actor.alive.remote() for part in self._parts]
-                if ray.wait(said, num_returns=len(said), timeout=self._silence_s)[1]:
-                    raise Unavailable(
-                        "a stage of the pipeline gives no sign of life: load the model again"
-                    ) from None
-
-
-def _all(parts: Sequence[Part], method: str, *arguments: Any) -> list[Any]:
-    """What a method of every stage gives, all at once."""
-    try:
-        return list(ray.get([getattr(p.actor, method).remote(*arguments) for p in parts]))
-    except (RayActorError, RayTaskError) as error:
-        _fail(error)
-
-
-def _fail(error: Exception) -> NoReturn:
-    cause = getattr(error, "cause", None)
-    if isinstance(cause, PellucidError | ValueError | MemoryError):
-        raise cause from error
-    if isinstance(error, RayActorError):
-        raise Unavailable(
-            "a stage of the pipeline has ended, and its keys and values with it: load the model "
-            "again"
-        ) from error
-    raise PellucidError(f"a stage of the pipeline failed: {error}") from error
+        found: Float32 = self._parts.value(rows)
+        return found

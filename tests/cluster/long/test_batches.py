@@ -1,42 +1,37 @@
-"""A batch in shards and a model in stages, on a cluster of two nodes."""
+"""A batch in shards, on a cluster of two nodes: whatever ends, no line is lost or there twice."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pytest
 from batch_kill import comparable, requests
 from click.testing import CliRunner
 
-from pellucid import LLM, AsyncLLM, BadInput, PellucidError, SamplingParams
 from pellucid.cli.main import app
-from pellucid.distributed.pipeline.llm import PipelineLLM
-from tests.cluster.nodes import cluster_of
+from tests.cluster.nodes import PATIENCE_S, cluster_of, processes_named, processes_of, signal_all
 from tests.python.engine.tiny import write_model
 
-ARGUMENTS = {"kv_cache_memory_bytes": 1 << 20, "seed": 0, "threads": 1}
 LINES = 200
 
 
-def test_work(tmp_path: Path, smollm2_path: Path) -> None:
+def test_batches(tmp_path: Path) -> None:
     """In one cluster, which takes longer to start than most of this does."""
     tiny = write_model(tmp_path / "tiny.gguf", layers=5)
     with cluster_of(2, 2) as cluster:
         a_batch_is_what_it_is_without_a_cluster(tmp_path, tiny)
         an_engine_that_ends_loses_no_line(tmp_path, tiny)
-        for backend in "native", "reference":
-            stages_answer_as_one_process_does(tiny, backend, 3)
-        stages_answer_as_one_process_does(tiny, "native", 3, kv_cache_dtype="int4")
-        stages_answer_as_one_process_does(smollm2_path, "native", 2)
-        a_stage_that_ends_is_told(tiny)
-        what_stages_cannot_is_refused(tiny)
-        assert len(cluster.others) == 1
+        a_run_that_is_killed_is_gone_on_with(tmp_path, tiny, cluster)
+        a_node_that_is_lost_loses_no_line(
+            tmp_path, tiny, cluster
+        )  # the last: nobody brings it back
 
 
 def command(*arguments: str) -> Any:
@@ -94,7 +89,7 @@ def an_engine_that_ends_loses_no_line(folder: Path, model: Path) -> None:
         """One of the engines, as soon as lines are there."""
         while not done.is_set():
             if killed.exists() and killed.stat().st_size:
-                workers = [pid for pid, name in processes() if "Answerer" in name]
+                workers = processes_named("Answerer")
                 if workers:
                     os.kill(workers[0], signal.SIGKILL)
                     met.set()
@@ -111,49 +106,45 @@ def an_engine_that_ends_loses_no_line(folder: Path, model: Path) -> None:
     assert by_id(killed) == by_id(alone)
 
 
-def processes() -> list[tuple[int, str]]:
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                name = (folder / "cmdline").read_bytes().decode(errors="replace")
-            except OSError:
-                continue
-            found.append((int(folder.name), name))
-    return found
+def a_run_that_is_killed_is_gone_on_with(folder: Path, model: Path, cluster: Any) -> None:
+    source, alone, killed = (folder / name for name in ("in", "alone", "cut short"))
+    flags = ("--model", str(model), "--threads", "1", "--ray", "--replicas", "2")
+    batch = (sys.executable, "-m", "pellucid", "batch", str(source), str(killed))
+    with subprocess.Popen(
+        (*batch, *flags, "--max-num-seqs", "2", "--ray-address", cluster.address),
+        stderr=subprocess.DEVNULL,
+    ) as run:
+        has_lines(killed)
+        run.kill()
+    done = killed.read_bytes()
+    assert done.count(b"\n") < LINES, "it was not met in the middle"
+    ended = command(str(source), str(killed), *flags)
+    assert ended.exit_code == 0, ended.output
+    assert by_id(killed) == by_id(alone)
+    assert killed.read_bytes().startswith(done[: done.rfind(b"\n") + 1])
 
 
-def stages_answer_as_one_process_does(path: Path, backend: str, stages: int, **more: str) -> None:
-    arguments: dict[str, Any] = {"backend": backend, "kv_cache_memory_bytes": 64 << 20, "seed": 0}
-    arguments |= more
-    if backend == "native":
-        arguments["threads"] = 1
-    prompts = ["The sea is", "The sea is deep", "One two three"]
-    drawn = SamplingParams(n=2, temperature=1, seed=3, max_tokens=12, ignore_eos=True, logprobs=2)
-    with LLM(path, **arguments) as llm:
-        expected = [output.outputs for output in llm.generate(prompts, drawn)]
-        scores = llm.logits([1, 2, 3, 4, 5])
-        vector = llm.embed("The sea")[0].embedding
-    with PipelineLLM(path, stages=stages, cpus=0.5, **arguments) as llm:
-        assert [output.outputs for output in llm.generate(prompts, drawn)] == expected
-        # And once more, from the cache.
-        assert [output.outputs for output in llm.generate(prompts, drawn)] == expected
-        assert np.asarray(llm.logits([1, 2, 3, 4, 5])).tobytes() == np.asarray(scores).tobytes()
-        assert llm.embed("The sea")[0].embedding == vector
+def a_node_that_is_lost_loses_no_line(folder: Path, model: Path, cluster: Any) -> None:
+    source, alone, lost = (folder / name for name in ("in", "alone", "node lost"))
+    lines: list[int] = []
+
+    def lose() -> None:
+        has_lines(lost)
+        signal_all(processes_of(cluster.others[0]), signal.SIGKILL)
+        lines.append(lost.read_bytes().count(b"\n"))
+
+    loser = threading.Thread(target=lose)
+    loser.start()
+    flags = ("--model", str(model), "--threads", "1", "--max-num-seqs", "2")
+    ended = command(str(source), str(lost), *flags, "--ray", "--replicas", "2")
+    loser.join()
+    assert ended.exit_code == 0, ended.output
+    assert lines[0] < LINES, "it was not met in the middle"
+    assert by_id(lost) == by_id(alone)
 
 
-def a_stage_that_ends_is_told(path: Path) -> None:
-    with PipelineLLM(path, stages=2, cpus=0.5, **ARGUMENTS) as llm:
-        llm.generate("a", SamplingParams(max_tokens=2))
-        stage = next(pid for pid, name in processes() if "ray::StageActor" in name)
-        os.kill(stage, signal.SIGKILL)
-        with pytest.raises(PellucidError, match="stage of the pipeline has ended"):
-            llm.generate("a", SamplingParams(max_tokens=2))
-
-
-def what_stages_cannot_is_refused(path: Path) -> None:
-    for wrong in {"stages": 6}, {"stages": 0}, {"speculative": {"method": "ngram"}}:
-        with pytest.raises(BadInput, match="stages"):
-            PipelineLLM(path, **{**ARGUMENTS, **wrong})
-    with pytest.raises(BadInput, match="no argument"):
-        AsyncLLM(path, stages=2)
+def has_lines(path: Path) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not (path.exists() and path.stat().st_size):
+        assert time.monotonic() < until, f"nothing comes to {path}"
+        time.sleep(0.01)
