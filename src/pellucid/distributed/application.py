@@ -4,7 +4,8 @@
                    `--one fails: raises what it raised
 
 Serve keeps their number, asks after their health every `_HEALTH_S`, and starts another where one
-has ended. It has no proxy here: whoever asks does so by the handle.
+has ended; one that cannot start takes its time (`Failures`). It has no proxy here: whoever asks
+does so by the handle.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ray.serve.schema import LoggingConfig
 from pellucid.core import errors
 from pellucid.core.errors import PellucidError
 from pellucid.distributed.apart import apart
+from pellucid.distributed.failures import Failures
 from pellucid.distributed.replica import Opening, Replica
 
 logger = logging.getLogger("pellucid.distributed")
@@ -32,8 +34,10 @@ _HEALTH_S: Final = 1.0
 _FROZEN_S: Final = 20.0  # without an answer about its health, three times: the process is frozen
 _LOOK_S: Final = 0.1
 _END_S: Final = 30.0
+_BACK_TRIES: Final = 1000
 _DEPLOYMENT: Final = "engine"
 _ROUTER: Final = "pellucid.distributed.router.PlacedRouter"
+_ENDED: Final = "health check failed"
 _OURS: Final = re.compile(r"pellucid\.core\.errors\.(\w+): (.*)")
 
 
@@ -81,10 +85,18 @@ class Application:
 
     async def roll(self) -> None:
         """Replace every replica by a new one, a part of them at a time. Those that are replaced end
-        what they have begun."""
+        what they have begun. Raises what keeps new ones from starting; it goes on with the old ones
+        then, and with as many of them as before."""
+        plan, before = self.plan, self._failures()
         opening = replace(self.plan.opening, edition=self.plan.opening.edition + 1)
-        self.plan = replace(self.plan, opening=opening)
-        await self._run()
+        self.plan = replace(plan, opening=opening)
+        try:
+            await self._run()
+        except PellucidError:
+            self.plan = plan  # Serve would leave it at that, with too few and none started again
+            await self._ask_for(tries=_BACK_TRIES)
+            raise
+        await apart(before.forget)
 
     async def end(self) -> None:
         """The replicas end, and Serve with them if nobody else uses it; as far as they do in time:
@@ -103,19 +115,33 @@ class Application:
         deployment = state.deployments.get(_DEPLOYMENT) if state is not None else None
         if deployment is None or not deployment.message:
             return None
+        if not _OURS.search(deployment.message) and _ENDED in deployment.message:
+            return "a replica has ended, and another is started"
         return str(_why(deployment.message))
 
     async def _run(self) -> None:
+        await self._ask_for(tries=1)
+        await self._running()
+        await apart(self._failures().begin)
+
+    async def _ask_for(self, tries: int) -> None:
+        """Have Serve do as the plan says. It gives up once so many replicas could not start while
+        there is none of this edition."""
         target = serve.RunTarget(
-            target=self._bound(), name=self.plan.name, route_prefix=None, logging_config=_quiet()
+            target=self._bound(tries),
+            name=self.plan.name,
+            route_prefix=None,
+            logging_config=_quiet(),
         )
         run = functools.partial(serve.run_many, [target], wait_for_applications_running=False)
         handles = await apart(run)
         _hush()
         self.handle = handles[0]
-        await self._running()
 
-    def _bound(self) -> Any:
+    def _failures(self) -> Failures:
+        return Failures(self.plan.name, self.plan.opening.edition)
+
+    def _bound(self, tries: int) -> Any:
         plan = self.plan
         scale = plan.scale
         number: dict[str, Any] = {"num_replicas": scale.least}
@@ -130,7 +156,9 @@ class Application:
             health_check_timeout_s=min(_FROZEN_S, plan.opening.hang_s),
             graceful_shutdown_timeout_s=plan.drain_s,
             graceful_shutdown_wait_loop_s=_LOOK_S,
-            max_constructor_retry_count=1,
+            max_constructor_retry_count=tries,
+            version=f"{plan.name} {plan.opening.edition}",  # what is of the same one stays
+            _internal=True,
             request_router_config=_routing(),
             logging_config=_quiet(),
             **number,
@@ -150,6 +178,7 @@ class Application:
 
     def _end(self) -> None:
         with contextlib.suppress(Exception):  # a cluster that is gone has none of it left
+            self._failures().forget()
             serve.delete(self.plan.name)
             if not serve.status().applications:
                 serve.shutdown()  # type: ignore[no-untyped-call]

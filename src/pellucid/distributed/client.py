@@ -17,8 +17,8 @@ from pellucid.distributed.contact import GONE, Contact, ended, in_short
 from pellucid.distributed.placement import Placement, Policy
 from pellucid.distributed.report import Fleet
 from pellucid.distributed.running import Running, Tally
+from pellucid.distributed.stream import PlacedStream
 from pellucid.engine.apart import front_of, open_text_of, own_id
-from pellucid.engine.async_stream import AsyncStream
 from pellucid.engine.client import ModelInfo, Options, Prompt
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.frontend import Frontend
@@ -52,6 +52,7 @@ class ReplicaClient(RemoteClient):
         self._running: dict[str, Running] = {}
         self._tally = Tally()
         self._watched: str | None = None
+        self._trouble: str | None = None
         self._first = 0
         self._closed = False
         self._looking = [
@@ -103,12 +104,15 @@ class ReplicaClient(RemoteClient):
     async def fleet(self) -> Fleet:
         """The replicas, as of now."""
         contact = self._contact
-        await contact.look()
+        await contact.glance()
         scale = self._application.plan.scale
         return Fleet(
             scale.least,
             scale.most,
             tuple(contact.reports[name] for name in sorted(contact.reports)),
+            contact.stats(),
+            tuple(sorted(contact.silent)),
+            self._trouble if len(contact.reports) < scale.least else None,
             {str(why): count for why, count in contact.placement.chosen.items()},
             self._tally.retried,
             self._tally.lost,
@@ -116,7 +120,10 @@ class ReplicaClient(RemoteClient):
         )
 
     async def roll(self) -> None:
-        """Have each replica replaced, a part of them at a time; no request ends by it."""
+        """Have each replica replaced, a part of them at a time; no request ends by it. Raises what
+        keeps new ones from starting; what is wrong with the model's file is said before any ends.
+        """
+        await asyncio.to_thread(open_text_of, Path(self._application.plan.opening.path))
         await self._application.roll()
 
     async def stream(
@@ -125,7 +132,7 @@ class ReplicaClient(RemoteClient):
         params: SamplingParams | None = None,
         layout: Layout = PLAIN,
         **options: Unpack[Options],
-    ) -> AsyncStream:
+    ) -> PlacedStream:
         request = await self._request(prompt, params, layout, **options)
         self._check_open()
         if request.params.structured_outputs is not None:  # compiled where it is used
@@ -141,7 +148,7 @@ class ReplicaClient(RemoteClient):
             found.abort()
 
     async def stats(self) -> EngineStats:
-        await self._contact.look()
+        await self._contact.glance()
         if not self._contact.reports:
             raise Unavailable("no replica answers: ask again")
         return self._contact.stats()
@@ -166,9 +173,11 @@ class ReplicaClient(RemoteClient):
     async def check_health(self) -> None:
         self._check_open()
         if not self._contact.reports:
-            await self._contact.look()
+            await self._contact.glance()
         if not self._contact.reports:
-            raise Unavailable("no replica answers")
+            raise Unavailable(
+                "no replica answers" + (f": {self._trouble}" if self._trouble else "")
+            )
 
     async def close(self) -> None:
         """End what runs, then the replicas."""
@@ -184,21 +193,20 @@ class ReplicaClient(RemoteClient):
 
     async def _say_what_is_missing(self) -> None:
         """Into the log, once for each reason: elsewhere it is in Ray's files alone."""
-        told: str | None = None
         while True:
             await asyncio.sleep(_MISSING_S)
             trouble = None
             if len(self._contact.reports) < self._application.plan.scale.least:
                 trouble = await self._application.trouble()
-            if trouble is not None and trouble != told:
+            if trouble is not None and trouble != self._trouble:
                 logger.error("replicas are missing: %s", trouble)
-            told = trouble
+            self._trouble = trouble
 
     def _check_open(self) -> None:
         if self._closed:
             raise BadInput("this engine is closed: make another one")
 
-    def _start(self, request: Request) -> AsyncStream:
+    def _start(self, request: Request) -> PlacedStream:
         running = Running(self._contact, self._tally, request)
         self._running[request.id] = running
         running.task.add_done_callback(
@@ -208,7 +216,7 @@ class ReplicaClient(RemoteClient):
                 else None
             )
         )
-        return AsyncStream(request, running.arrivals, running.leave)
+        return PlacedStream(running)
 
     async def _call(self, method: str, **arguments: Any) -> Any:
         self._check_open()

@@ -35,6 +35,7 @@ TRIES: Final = 2
 """A request that two replicas ended under may be why they did."""
 
 _LOOK_S: Final = 1.0
+_GLANCE_S: Final = 0.5  # of somebody who waits for what is known then
 _ANSWER_S: Final = 5.0
 
 
@@ -153,9 +154,18 @@ class Contact:
 
     # Who is there
 
-    async def look(self) -> None:
+    @property
+    def silent(self) -> list[str]:
+        """Those that are there and do not say how they are."""
+        return [name for name in self.placement.known if name not in self.reports]
+
+    async def glance(self) -> None:
+        """As `look`, for somebody who waits for it."""
+        await self.look(_GLANCE_S)
+
+    async def look(self, within_s: float = _LOOK_S) -> None:
         """Ask every replica how it is. One that is silent holds nobody up: it counts as present
-        until it has not answered for `_ANSWER_S`."""
+        until it has not answered for `_ANSWER_S`, and then nobody waits for it any more."""
         if not self.placement.known:
             await self._find()
         known = self.placement.known
@@ -164,8 +174,9 @@ class Contact:
                 self._asking[name] = asyncio.create_task(self._hear(name))
         for name in self.reports.keys() - set(known):
             self._absent(name)
-        if self._asking:
-            await asyncio.wait(list(self._asking.values()), timeout=_LOOK_S)
+        awaited = [task for name, task in self._asking.items() if name not in self._mute]
+        if awaited:
+            await asyncio.wait(awaited, timeout=within_s)
         self._totals.only(self.reports)
 
     async def keep_looking(self) -> None:

@@ -22,6 +22,7 @@ from ray.serve._private import replica as serving
 from pellucid.core.errors import PellucidError
 from pellucid.core.logs import LogForm, log_to_stderr
 from pellucid.distributed.beats import with_beats
+from pellucid.distributed.failures import Failures
 from pellucid.distributed.progress import Progress
 from pellucid.distributed.report import Report
 from pellucid.engine.async_llm import AsyncLLM
@@ -45,10 +46,11 @@ Letters = Sequence[Fields | Report] | Failure
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a replica loads, and how it logs. `hang_s`: a step that takes longer is one that hangs.
-    `alone`: only this machine may reach it. `edition` tells the replicas of one update from those
-    of another."""
+    """What a replica of the application `name` loads, and how it logs. `hang_s`: a step that takes
+    longer is one that hangs. `alone`: only this machine may reach it. `edition` tells the replicas
+    of one update from those of another."""
 
+    name: str
     path: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     log: LogForm | None = None
@@ -67,7 +69,7 @@ class Replica:
             _listen_here_alone()
         self.name = str(serve.get_replica_context().replica_id.unique_id)
         self._progress = Progress(opening.hang_s, time.monotonic())
-        self._llm = AsyncLLM(opening.path, **opening.arguments)
+        self._llm = _loaded(opening)
         self._client = LocalClient(self._llm)
         self._rest = ExitStack()
         self._rest.enter_context(at_rest())
@@ -140,6 +142,18 @@ class Replica:
         """Asked by Serve again and again; what this raises ends the replica, and another comes."""
         self._llm.check_health()
         self._progress.check(self._llm.stats(), time.monotonic())
+
+
+def _loaded(opening: Opening) -> AsyncLLM:
+    """The engine. What fails again and again is raised later and later."""
+    failures = Failures(opening.name, opening.edition)
+    try:
+        llm = AsyncLLM(opening.path, **opening.arguments)
+    except Exception:
+        time.sleep(failures.add())
+        raise
+    failures.none()
+    return llm
 
 
 def _listen_here_alone() -> None:

@@ -20,7 +20,9 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The replicas that answer, as of now. There are to be from `least` to `most`. `placed` counts
+    """The replicas that answer, as of now, and in `stats` what all that there were have counted.
+    There are to be from `least` to `most`; `silent` names those that are there and do not say how
+    they are, `trouble` why there are fewer, where that is known. `placed` counts
     requests by why they went where they went, `retried` those that were asked of another replica
     after theirs had ended, `lost` those that ended with theirs; `started` counts replicas after the
     first ones."""
@@ -28,6 +30,9 @@ class Fleet:
     least: int
     most: int
     reports: tuple[Report, ...]
+    stats: EngineStats
+    silent: tuple[str, ...] = ()
+    trouble: str | None = None
     placed: Mapping[str, int] = field(default_factory=dict)
     retried: int = 0
     lost: int = 0

@@ -44,18 +44,28 @@ class Running:
 
     def __init__(self, contact: Contact, tally: Tally, request: Request) -> None:
         self.arrivals = Arrivals()
+        self.replica: str | None = None  # that has taken it last
         self._contact = contact
         self._tally = tally
-        self._request = request
+        self.request = request
         self._where: tuple[str, str] | None = None  # the replica, and the request's name there
         self._answer: list[int] = []  # of one answer: a page holds what came of one sequence
         self._begun = self._aborted = self._over = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._settled = asyncio.Event()
+        self._error: PellucidError | None = None
         self.task = asyncio.create_task(self._run())
+
+    async def settled(self) -> None:
+        """Until a replica has taken it. Raises why it ended if none did."""
+        await self._settled.wait()
+        if self.replica is None and self._error is not None:
+            raise self._error
 
     def leave(self) -> None:
         """Nobody listens any more."""
         self._over = True
+        self._settled.set()
         self.task.cancel()
 
     def abort(self) -> None:
@@ -74,7 +84,9 @@ class Running:
 
     def _tell(self, error: PellucidError) -> None:
         self._over = True
+        self._error = error
         self.arrivals.receive(error)
+        self._settled.set()
 
     async def _run(self) -> None:
         try:
@@ -84,7 +96,7 @@ class Running:
         except PellucidError as error:
             self.end_with(error)
         except Exception as error:
-            logger.exception("request %s failed on its way", self._request.id)
+            logger.exception("request %s failed on its way", self.request.id)
             self.end_with(PellucidError(f"the request failed: {in_short(error)}"))
 
     async def _ask(self) -> None:
@@ -101,7 +113,7 @@ class Running:
             self._tally.lost += not again
             logger.warning(
                 "a replica ended under a request",
-                extra={"replica": name, "request": self._request.id, "again": again, "why": reason},
+                extra={"replica": name, "request": self.request.id, "again": again, "why": reason},
             )
             if not again:
                 self._tell(Unavailable(f"the replica {name} ended under the request: ask again"))
@@ -110,7 +122,7 @@ class Running:
 
     async def _ask_one(self, avoid: set[str]) -> tuple[str | None, str]:
         """Take what one replica sends. Its name, and why it ended before the request had, if so."""
-        sent = replace(self._request, id=self._tally.name(self._request.id))
+        sent = replace(self.request, id=self._tally.name(self.request.id))
         with self._placed(avoid) as route:
             try:
                 async with (
@@ -137,7 +149,7 @@ class Running:
 
     @contextmanager
     def _placed(self, avoid: set[str]) -> Iterator[Route]:
-        request, placement = self._request, self._contact.placement
+        request, placement = self.request, self._contact.placement
         route = Route(
             placement,
             tokens=request.prompt_token_ids,
@@ -152,6 +164,8 @@ class Running:
 
     def _taken(self, replica: str, name_there: str) -> None:
         self._where = replica, name_there
+        self.replica = replica
+        self._settled.set()
         if self._aborted:
             self._abort_there(replica, name_there)
 

@@ -39,9 +39,10 @@ async def replicas(
         arguments = shared_out(path, wanted.most, cluster, arguments)
         cpus = cluster.asks(arguments.get("threads"))
         cluster.check_room(wanted.least, cpus, "replicas")
+        name = f"pellucid-{secrets.token_hex(4)}"
         plan = Plan(
-            name=f"pellucid-{secrets.token_hex(4)}",
-            opening=Opening(str(path), arguments, log, wanted.hang_s, alone=cluster.own),
+            name=name,
+            opening=Opening(name, str(path), arguments, log, wanted.hang_s, alone=cluster.own),
             scale=Scale(wanted.least, wanted.most, wanted.target, wanted.up_s, wanted.down_s),
             cpus=cpus,
             requests=wanted.requests,

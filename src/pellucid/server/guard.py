@@ -299,6 +299,27 @@ class Watched:
     def finished(self) -> bool:
         return self._stream.finished
 
+    @property
+    def replica(self) -> str | None:
+        """Which replica has taken it, where there are some."""
+        found: str | None = getattr(self._stream, "replica", None)
+        return found
+
+    async def taken(self) -> None:
+        """Until a replica has, where there are some. Raises why none does."""
+        taken = getattr(self._stream, "taken", None)
+        if taken is None:
+            return
+        try:
+            await taken()
+        except PellucidError as error:
+            told = self._end or error
+            self._leave(told)
+            raise told from error
+        except BaseException:
+            self._leave()
+            raise
+
     def output(self) -> RequestOutput:
         return self._stream.output()
 

@@ -25,11 +25,15 @@ GUIDE: Final = "/guide"
 LOOK: Final = "/guide/look"
 """The guide is read without a key; what its figures ask for needs one."""
 
+REPLICA_HEADER: Final = "X-Pellucid-Replica"
+"""Which replica answers, where there are some: of a stream the one that took it."""
+
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class RequestIds:
-    """Gives each request an id, its own `X-Request-Id` if it is one, and says it in the answer.
+    """Gives each request an id, its own `X-Request-Id` if it is one, and says it in the answer,
+    with the replica that answers.
     Tells its journey from here on."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -39,16 +43,19 @@ class RequestIds:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        given = headers.get("x-request-id", "")
+        asked = Headers(scope=scope)
+        given = asked.get("x-request-id", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(12)
         state = scope.setdefault("state", {})
-        journey = Journey(headers.get(VIEWER_HEADER), state.get(ARRIVED))
+        journey = Journey(asked.get(VIEWER_HEADER), state.get(ARRIVED))
         state.update(request_id=request_id, journey=journey)
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).setdefault("X-Request-Id", request_id)
+                headers = MutableHeaders(scope=message)
+                headers.setdefault("X-Request-Id", request_id)
+                if journey.replicas:
+                    headers[REPLICA_HEADER] = journey.answered_by
             await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 journey.has_sent()

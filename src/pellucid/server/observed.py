@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pellucid.core.errors import PellucidError
 from pellucid.core.outputs import Increment
 from pellucid.server.guard import Watched
+from pellucid.server.live.journeys import Journey
 from pellucid.server.metrics import Metrics
 from pellucid.text import Tokenizer
 
@@ -72,8 +73,15 @@ class Observed:
                 "status": status,
                 "duration_ms": round(1000 * seconds, 1),
                 "client": client[0] if client else None,
+                **({"replica": replica} if (replica := _replica(scope)) else {}),
             },
         )
+
+
+def _replica(scope: Scope) -> str:
+    """Which one answered, where there are some."""
+    journey: Journey = scope["state"]["journey"]
+    return journey.answered_by
 
 
 class PromptLog:

@@ -20,7 +20,7 @@ from pellucid.server.errors import ApiError
 
 ANY: Final = "*"
 _RECORDS: Final = "/live/"
-_EXPOSED: Final = ("X-Request-Id", "X-Pellucid-Ignored", "Retry-After")
+_EXPOSED: Final = ("X-Request-Id", "X-Pellucid-Ignored", "X-Pellucid-Replica", "Retry-After")
 
 
 class Origins:

@@ -24,6 +24,7 @@ from pellucid.core.params import SamplingParams
 from pellucid.engine.client import AnswerStream, EngineClient
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.server.errors import ApiError
+from pellucid.server.guard import Watched
 from pellucid.server.live.journeys import Journey, Journeys
 from pellucid.server.params import as_api_error
 from pellucid.server.settings import Settings
@@ -169,6 +170,20 @@ class Service:
         `param` is the field that the prompt came from, `names` what the request calls fields that
         `SamplingParams` calls otherwise. Raises `ApiError`.
         """
+        stream = await self._begun(call, prompt, params, layout, param, names, parse_special)
+        await self._taken(stream, param, names)
+        return stream
+
+    async def _begun(
+        self,
+        call: Call,
+        prompt: Any,
+        params: SamplingParams,
+        layout: Layout,
+        param: str,
+        names: Mapping[str, str] | None,
+        parse_special: bool,
+    ) -> AnswerStream:
         request_id = f"{call.id}.{next(self._numbers)}"
         if call.journey is not None:
             self.journeys.begin(request_id, call.journey, call.salt, call.tenant)
@@ -185,6 +200,19 @@ class Service:
         except PellucidError as error:
             raise await self.refusal(error, param, names) from error
 
+    async def _taken(
+        self, stream: AnswerStream, param: str, names: Mapping[str, str] | None
+    ) -> None:
+        """Until the engine has the request in hand: so that a response begins with a status that
+        says whether, and names the replica that has it. Raises `ApiError`."""
+        if not isinstance(stream, Watched):
+            return
+        try:
+            await stream.taken()
+        except PellucidError as error:
+            raise await self.refusal(error, param, names) from error
+        self.journeys.taken(stream)
+
     async def open_all(
         self,
         call: Call,
@@ -198,15 +226,11 @@ class Service:
         try:
             for place, prompt in enumerate(prompts):
                 param = f"prompt[{place}]" if len(prompts) > 1 else "prompt"
-                stream = await self.open(
-                    call,
-                    prompt,
-                    call.seeded(params, place),
-                    param=param,
-                    names=names,
-                    parse_special=parse_special,
-                )
+                seeded = call.seeded(params, place)
+                stream = await self._begun(call, prompt, seeded, PLAIN, param, names, parse_special)
                 streams.append(stream)
+            for stream in streams:  # they are taken side by side
+                await self._taken(stream, "prompt", names)
         except BaseException:
             for stream in streams:
                 await stream.aclose()

@@ -71,6 +71,8 @@ class Traces:
             "gen_ai.usage.input_tokens": len(request.prompt_token_ids),
             "gen_ai.response.finish_reasons": tuple(request.finish_reasons) or ("abort",),
         }
+        if request.replica is not None:
+            attributes["pellucid.replica"] = request.replica
         if times is not None:
             attributes["gen_ai.usage.output_tokens"] = times.generation_tokens
             attributes["pellucid.cached_tokens"] = times.cached_tokens

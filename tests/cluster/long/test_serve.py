@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from pellucid import LLM, SamplingParams
-from tests.cluster.nodes import PATIENCE_S, tree
+from tests.cluster.nodes import PATIENCE_S, processes_named, tree
 from tests.python.engine.tiny import write_model
 
 MEMORY = "1MiB"
@@ -94,17 +94,19 @@ def test_served_by_replicas(model: Path, tmp_path: Path) -> None:
         expected = llm.generate(PROMPT, params)[0].outputs[0].text
     with served(model, tmp_path, "--replicas", "2") as server:
         http = server.http
-        assert http.get("/health").json() == {
-            "status": "ok",
-            "replicas": {"ready": 2, "least": 2, "most": 2},
-        }
+        health = http.get("/health").json()
+        each = {one["name"]: one["state"] for one in health["replicas"].pop("each")}
+        assert health == {"status": "ok", "replicas": {"ready": 2, "least": 2, "most": 2}}
+        assert list(each.values()) == ["ready", "ready"]
         for _ in range(4):
             answer = http.post("/v1/completions", json=body).json()
             assert answer["choices"][0]["text"] == expected
+        with http.stream("POST", "/v1/completions", json={**body, "stream": True}) as stream:
+            assert stream.headers["X-Pellucid-Replica"] in each
         metrics = http.get("/metrics").text
         assert 'pellucid_replicas{model_name="tiny"} 2.0' in metrics
         assert metrics.count("pellucid_replica_requests_running{") == 2
-        assert 'why="prefix"} 3.0' in metrics
+        assert 'why="prefix"} 4.0' in metrics
         assert http.get("/live/about").status_code == 200
         assert listening_elsewhere(server.process.pid) == []
         a_client_that_leaves_ends_its_request(server)
@@ -192,7 +194,7 @@ def test_served_in_stages(model: Path, tmp_path: Path) -> None:
         answer = server.http.post("/v1/completions", json=body).json()
         assert answer["choices"][0]["text"] == expected
         assert listening_elsewhere(server.process.pid) == []
-        stages = processes_named(server.process.pid, "ray::StageActor")
+        stages = processes_named("ray::StageActor", server.process.pid)
         assert len(stages) == 2
         os.kill(stages[0], signal.SIGKILL)
         ended = server.http.post("/v1/completions", json=body)
@@ -232,16 +234,6 @@ def test_run_in_stages(model: Path) -> None:
         assert refused.returncode == 2, refused.stderr
         assert words in refused.stderr.splitlines()[-1]
         assert "Traceback" not in refused.stderr
-
-
-def processes_named(root: int, name: str) -> list[int]:
-    """Those of a tree that call themselves that."""
-    found = []
-    for pid in tree(root):
-        command = Path(f"/proc/{pid}/cmdline")
-        if command.exists() and name.encode() in command.read_bytes():
-            found.append(pid)
-    return found
 
 
 def listening_elsewhere(root: int) -> list[str]:

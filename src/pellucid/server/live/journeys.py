@@ -30,15 +30,18 @@ class Journey:
     last byte of its response was handed to the system. `told_tokens` is how many tokens its
     response says that its answers have.
 
+    `replicas`, where there are some: which one took each request of it, the last that did.
+
     `viewer` is a secret of whoever asked, if they gave one: with it they may read its texts."""
 
-    __slots__ = ("_on_sent", "owner", "received", "sent", "told_tokens")
+    __slots__ = ("_on_sent", "owner", "received", "replicas", "sent", "told_tokens")
 
     def __init__(self, viewer: str | None = None, received: float | None = None) -> None:
         self.owner = None if viewer is None else _digest(viewer)
         self.received = time.monotonic() if received is None else received
         self.sent: float | None = None
         self.told_tokens: int | None = None
+        self.replicas: dict[str, str] = {}
         self._on_sent: list[Callable[[], None]] = []
 
     def is_of(self, viewer: str | None) -> bool:
@@ -46,6 +49,11 @@ class Journey:
         if viewer is None or self.owner is None:
             return False
         return hmac.compare_digest(_digest(viewer), self.owner)
+
+    @property
+    def answered_by(self) -> str:
+        """The names of its replicas, as a header says them; empty where there are none."""
+        return ", ".join(dict.fromkeys(self.replicas.values()))
 
     def has_sent(self) -> None:
         """All of the response is out."""
@@ -134,7 +142,14 @@ class Journeys:
         asked = self._asked.get(request.request_id)
         if asked is not None and request.metrics is not None:
             asked.journey.told_tokens = request.metrics.generation_tokens
+        self.taken(request)
         self._make_room()
+
+    def taken(self, request: Watched) -> None:
+        """By a replica, where there are some."""
+        asked = self._asked.get(request.request_id)
+        if asked is not None and request.replica is not None:
+            asked.journey.replicas[request.request_id] = request.replica
 
     def refused(self, reason: str) -> None:
         """It never was."""

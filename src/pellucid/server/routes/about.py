@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse
 
 from pellucid import __version__
 from pellucid.core.errors import PellucidError
+from pellucid.distributed.report import Fleet
 from pellucid.server.errors import ApiError
 from pellucid.server.guard import Guard
 from pellucid.server.honoured import honoured
@@ -28,11 +29,31 @@ async def health(request: Request) -> JSONResponse:
         raise ApiError(503, f"the engine is not available: {error}", retry_after=5) from error
     if fleet is None:
         return JSONResponse({"status": "ok"})
-    ready = len(fleet.reports)
-    replicas = {"ready": ready, "least": fleet.least, "most": fleet.most}
-    return JSONResponse(
-        {"status": "ok" if ready >= fleet.least else "degraded", "replicas": replicas}
-    )
+    status = "ok" if len(fleet.reports) >= fleet.least else "degraded"
+    return JSONResponse({"status": status, "replicas": _replicas(fleet)})
+
+
+def _replicas(fleet: Fleet) -> dict[str, Any]:
+    """How each of them is, and why some are missing."""
+    each: list[dict[str, Any]] = [
+        {
+            "name": report.name,
+            "state": "ready",
+            "node": report.node,
+            "process_id": report.process_id,
+            "requests_running": report.stats.running_sequences,
+            "requests_waiting": report.stats.waiting_sequences,
+        }
+        for report in fleet.reports
+    ]
+    each += [{"name": name, "state": "silent"} for name in fleet.silent]
+    found = {
+        "ready": len(fleet.reports),
+        "least": fleet.least,
+        "most": fleet.most,
+        "each": sorted(each, key=lambda one: str(one["name"])),
+    }
+    return found if fleet.trouble is None else {**found, "missing_because": fleet.trouble}
 
 
 async def version(request: Request) -> JSONResponse:

@@ -23,12 +23,14 @@ async def metrics_page(request: Request) -> Response:
     metrics: Metrics = request.app.state.metrics
     stats: EngineStats | None = None
     with contextlib.suppress(PellucidError, TimeoutError):
-        stats = await asyncio.wait_for(guard.stats(), _PATIENCE_S)
+        fleet = await asyncio.wait_for(guard.fleet(), _PATIENCE_S)
+        if fleet is not None:  # of one look: each replica's numbers add up to those of all
+            metrics.fleet(fleet)
+            stats = fleet.stats if fleet.reports else None
+        else:
+            stats = await asyncio.wait_for(guard.stats(), _PATIENCE_S)
         if not metrics.knows_cache:  # it stays as it is when an engine is started again
             metrics.cache(await asyncio.wait_for(guard.about(), _PATIENCE_S))
-        fleet = await asyncio.wait_for(guard.fleet(), _PATIENCE_S)
-        if fleet is not None:
-            metrics.fleet(fleet)
     metrics.engine(stats, guard.restarts)
     metrics.tasks(len(asyncio.all_tasks()))
     content, content_type = metrics.page(request.headers.get("accept", ""))
