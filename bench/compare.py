@@ -60,11 +60,13 @@ SLOW_CASES = ("decode 1", "prefill 512")  # what is asked of them
 
 def main() -> None:
     given = _arguments()
+    os.environ["PELLUCID_ACTIVATIONS"] = given.activations  # our worker's
     model = resolve(given.model, progress=TerminalProgress())
     result: dict[str, Any] = {
         "machine": _machine(),
         "threads": given.threads,
         "rounds": given.rounds,
+        "activations": given.activations,
         "spinner": given.spinner,
         "files": [],
     }
@@ -280,6 +282,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--peer-python", action="append", default=[], metavar="[PEER=]PYTHON")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--activations", default="int8", help="what our products read")
     parser.add_argument("--case", dest="cases", action="append", choices=CASES, metavar="CASE")
     parser.add_argument("--q4-0", action="store_true", help="the same, both engines on Q4_0")
     parser.add_argument("--spinner", action="store_true", help="beside a busy process on a core")

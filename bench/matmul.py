@@ -1,6 +1,6 @@
 """Speed of matrix products at a model's shapes, beside what the machine can do at best.
 
-    python bench/matmul.py [--threads 1 2] [--simd avx2] [--int16] [--only Q8_0] [--json FILE]
+    python bench/matmul.py [--threads 1 2] [--simd avx2] [--bf16] [--only Q8_0] [--json FILE]
 
 One row: GB/s of weights read, from as many copies of the weight as pass the caches (--memory MB).
 More rows: GOP/s, a multiply and an add being two. Each figure is the best of many passes; a plain
@@ -24,7 +24,7 @@ from pellucid.quant.types import LAYOUTS, TensorType, byte_count
 # Activations as a weight wants them.
 FORMS = {
     "int8": _native.matmul.QuantizedRows,
-    "int16": _native.matmul.WideRows,
+    "bf16": _native.matmul.Bf16Rows,
     "f32": lambda x, _: x,
 }
 ROWS = (2, 4, 8, 16, 32, 128, 512)
@@ -84,11 +84,11 @@ def measure(name: str, n_out: int, k: int, threads: int, args: argparse.Namespac
     type, arena = TensorType[name], _native.matmul.Arena()
     raw = random_weight(type, n_out, k)
     pool = _native.program.Pool(threads)
-    wide = args.int16 and _native.matmul.prefers_wide(int(type), args.simd)
-    first = _native.matmul.pack(int(type), raw, n_out, k, args.simd, arena, wide)
+    bf16 = args.bf16 and _native.matmul.prefers_bf16(int(type), args.simd)
+    first = _native.matmul.pack(int(type), raw, n_out, k, args.simd, arena, bf16)
     copies = max(1, (args.memory << 20) // first.nbytes)
     weights = [first] + [
-        _native.matmul.pack(int(type), raw, n_out, k, args.simd, arena, wide)
+        _native.matmul.pack(int(type), raw, n_out, k, args.simd, arena, bf16)
         for _ in range(copies - 1)
     ]
     read = max(_native.peaks.reads(pool, args.memory << 20, 5, args.simd))
@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--simd", default="", help="an instruction set; default: the best here")
     parser.add_argument(
-        "--int16", action="store_true", help="activations of 16 bits where they can"
+        "--bf16", action="store_true", help="products of bfloat16 where there are some"
     )
     parser.add_argument("--only", help="one type")
     parser.add_argument("--memory", type=int, default=256, help="MB of weights read in turn")

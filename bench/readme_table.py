@@ -30,8 +30,10 @@ def render(results: list[dict[str, Any]]) -> str:
 def _of_result(result: dict[str, Any]) -> str:
     machine = result["machine"]
     busy = ", beside a process that keeps one core busy" if result["spinner"] else ""
+    form = result.get("activations", "int8")
+    ours = "" if form == "int8" else f", Pellucid with `--activations {form}`"
     lines = [
-        f"Tokens a second with {result['threads']} threads on {machine['processor']}{busy}, "
+        f"Tokens a second with {result['threads']} threads on {machine['processor']}{busy}{ours}, "
         f"{machine['date']}. A ratio is the median of {result['rounds']} pairs measured in turn, "
         "with the least and the most.",
     ]

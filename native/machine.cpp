@@ -17,7 +17,7 @@ namespace {
 
 #if defined(__x86_64__)
 // Bits of CPUID's leaf 7, EDX. Not all compilers know names for them.
-constexpr unsigned kAmxTile = 1u << 24, kAmxInt8 = 1u << 25;
+constexpr unsigned kAmxBf16 = 1u << 22, kAvx512Fp16 = 1u << 23, kAmxTile = 1u << 24, kAmxInt8 = 1u << 25;
 
 // A bit of the processor's, if the system keeps tiles across switches of threads.
 bool has_tiles(unsigned bit) {
@@ -45,7 +45,10 @@ std::vector<CpuFeature> cpu_features() {
       {"avx512vl", __builtin_cpu_supports("avx512vl") != 0},
       {"avx512dq", __builtin_cpu_supports("avx512dq") != 0},
       {"avx512vnni", __builtin_cpu_supports("avx512vnni") != 0},
+      {"avx512bf16", __builtin_cpu_supports("avx512bf16") != 0},
+      {"avx512fp16", has_tiles(kAvx512Fp16)},
       {"amx_tile", has_tiles(kAmxTile)},
+      {"amx_bf16", has_tiles(kAmxBf16)},
       {"amx_int8", has_tiles(kAmxInt8)},
   };
 #elif defined(__aarch64__) && defined(__linux__)

@@ -17,7 +17,7 @@ std::vector<std::string> needs(Simd simd) {
     case Simd::avx512:
       return {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni", "avx2", "fma", "f16c"};
     case Simd::amx: {
-      std::vector<std::string> all = {"amx_tile", "amx_int8"};
+      std::vector<std::string> all = {"amx_tile", "amx_int8", "amx_bf16", "avx512fp16", "avx512bf16"};
       for (const std::string& need : needs(Simd::avx512)) all.push_back(need);
       return all;
     }

@@ -135,11 +135,9 @@ void AttentionStage::write(const Frame& frame, const Piece& piece, const float* 
     const int64_t query = piece.first_query + i;
     const int64_t row = first_row + query / group;
     const int64_t column = (piece.kv_head * group + query % group) * settings_.head_dim;
-    float* y = y_.is_int8 ? head : frame.row(y_.floats, row) + column;
+    float* y = y_.is_quantized ? head : frame.row(y_.floats, row) + column;
     frame.kernels.attention->finish(states + i * state_size(layer(frame)), layer(frame), y);
-    if (y_.is_int8)
-      quantize_row(head, settings_.head_dim, frame.row(y_.blocks, row) + column / kBlock,
-                   frame.kernels.simd);
+    if (y_.is_quantized) quantize_columns(frame, head, settings_.head_dim, y_.blocks, row, column);
   }
 }
 

@@ -23,7 +23,7 @@ class AttentionStage final : public Stage {
   struct Output {
     Quantized blocks;
     Operand floats;
-    bool is_int8 = false;
+    bool is_quantized = false;
   };
   AttentionStage(AttentionSettings settings, Operand q, Output y);
   size_t scratch_bytes() const override;

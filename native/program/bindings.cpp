@@ -52,7 +52,7 @@ ProductInput input_of(const Either& x) {
     input.floats = *floats;
   } else {
     input.blocks = std::get<Quantized>(x);
-    input.kind = input.blocks.wide ? ActivationKind::int16 : ActivationKind::int8;
+    input.kind = input.blocks.bf16 ? ActivationKind::bf16 : ActivationKind::int8;
   }
   return input;
 }
@@ -60,8 +60,8 @@ ProductInput input_of(const Either& x) {
 template <class Target>
 Target target_of(const Either& y) {
   Target target;
-  target.is_int8 = std::holds_alternative<Quantized>(y);
-  if (target.is_int8)
+  target.is_quantized = std::holds_alternative<Quantized>(y);
+  if (target.is_quantized)
     target.blocks = std::get<Quantized>(y);
   else
     target.floats = std::get<Operand>(y);
@@ -229,9 +229,9 @@ void bind_values(nb::module_& m) {
            "type"_a, "raw"_a, "n_rows"_a, "k"_a, nb::keep_alive<1, 3>());
   nb::class_<Operand>(m, "Columns", "Columns of a float32 value: slot, stride, offset, width.")
       .def(nb::init<int, int64_t, int64_t, int64_t>());
-  nb::class_<Quantized>(m, "Blocks", "A quantised value: slot, features, whether of 16 bits.")
-      .def(nb::init<int, int64_t, bool>(), "slot"_a, "features"_a, "wide"_a = false);
-  m.def("wide_row_bytes", &wide_row_bytes, "features"_a, "Bytes of a row of 16 bits.");
+  nb::class_<Quantized>(m, "Blocks", "A quantised value: slot, features, whether of bfloat16.")
+      .def(nb::init<int, int64_t, bool>(), "slot"_a, "features"_a, "bf16"_a = false);
+  m.def("bf16_row_bytes", &bf16_row_bytes, "features"_a, "Bytes of a row of bfloat16.");
 }
 
 }  // namespace

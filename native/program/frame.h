@@ -32,13 +32,13 @@ struct Operand {
   int64_t width = 0;
 };
 
-// A value quantised for a product: rows of k / 32 blocks of int8, or wide, of 16 bits.
+// A value quantised for a product: rows of k / 32 blocks of int8, or of bfloat16.
 struct Quantized {
   int slot = -1;
   int64_t k = 0;
-  bool wide = false;
+  bool bf16 = false;
   int64_t row_bytes() const {
-    return wide ? wide_row_bytes(k) : k / kBlock * static_cast<int64_t>(sizeof(ActivationBlock));
+    return bf16 ? bf16_row_bytes(k) : k / kBlock * static_cast<int64_t>(sizeof(ActivationBlock));
   }
 };
 
@@ -83,10 +83,18 @@ struct Frame {
   ActivationBlock* row(const Quantized& x, int64_t r) const {
     return reinterpret_cast<ActivationBlock*>(slots[x.slot]) + r * (x.k / kBlock);
   }
-  uint8_t* wide_row(const Quantized& x, int64_t r) const {
+  uint8_t* bf16_row(const Quantized& x, int64_t r) const {
     return reinterpret_cast<uint8_t*>(slots[x.slot]) + r * x.row_bytes();
   }
 };
+
+// Values [n] rounded to columns [column, column + n) of row r of y, both whole blocks.
+inline void quantize_columns(const Frame& frame, const float* values, int64_t n, const Quantized& y, int64_t r,
+                             int64_t column) {
+  const Simd simd = frame.kernels.simd;
+  if (y.bf16) round_row_bf16(values, n, frame.bf16_row(y, r) + column * 2, simd);
+  else quantize_row(values, n, frame.row(y, r) + column / kBlock, simd);
+}
 
 struct StepArrays {
   std::span<const int32_t> tokens, positions, logit_rows;

@@ -12,9 +12,9 @@ namespace {
 constexpr int64_t kChunkBytes = 16 * 1024;
 // Chunks a thread: enough that a thread which the system took away holds little up.
 constexpr int64_t kChunksEach = 4;
-// Rows whose two factors stay in the nearest cache while they are combined; of 16 bits in the second,
+// Rows whose two factors stay in the nearest cache while they are combined; of bfloat16 in the second,
 // as opening the weights for each strip of rows costs as much as multiplying two dozen of them.
-constexpr int64_t kGatedRows = 64, kWideGatedRows = 512;
+constexpr int64_t kGatedRows = 64, kBf16GatedRows = 512;
 // Bytes of the input that stay in the second-level cache while every unit reads them.
 constexpr int64_t kStripBytes = 512 * 1024;
 
@@ -28,7 +28,7 @@ Activations ProductInput::rows(const Frame& frame, int64_t begin, int64_t end) c
   x.k = k();
   switch (kind) {
     case ActivationKind::int8: x.blocks = frame.row(blocks, begin); break;
-    case ActivationKind::int16: x.wide = frame.wide_row(blocks, begin); break;
+    case ActivationKind::bf16: x.bf16 = frame.bf16_row(blocks, begin); break;
     case ActivationKind::f32: x.f32 = frame.row(floats, begin); break;
   }
   return x;
@@ -61,6 +61,7 @@ void ProductStage::prepare(const Frame&, int threads) {
   const int64_t least = divide_up(kChunkBytes, std::max<int64_t>(bytes / n_groups_, 1));
   chunk_ = std::max(divide_up(n_groups_, threads * kChunksEach),
                     std::min(least, divide_up(n_groups_, threads)));
+  if (x_.kind == ActivationKind::bf16) chunk_ += chunk_ % 2;  // its kernels take groups in pairs
 }
 
 void ProductStage::groups(const Frame& frame, int64_t begin, int64_t end) const {
@@ -96,7 +97,7 @@ GatedStage::GatedStage(RowKind kind, ProductInput x, Product gate, Product up, c
       up_(std::move(up)),
       act_(act == "silu_mul" ? &RowKernels::silu_mul : &RowKernels::gelu_tanh_mul),
       y_(y),
-      strip_rows_(x.kind == ActivationKind::int16 ? kWideGatedRows : kGatedRows),
+      strip_rows_(x.kind == ActivationKind::bf16 ? kBf16GatedRows : kGatedRows),
       columns_(std::lcm(gate_.weight->group, kBlock)),
       n_units_(divide_up(gate_.weight->n_out, columns_)) {
   if (act != "silu_mul" && act != "gelu_tanh_mul")
@@ -128,9 +129,9 @@ void GatedStage::unit(const Frame& frame, int64_t row_begin, int64_t row_end, in
   gate_.weight->multiply(x, bias(gate_), gate - column, 2 * columns_, false, first, last);
   up_.weight->multiply(x, bias(up_), up - column, 2 * columns_, false, first, last);
   for (int64_t r = row_begin; r < row_end; ++r, gate += 2 * columns_, up += 2 * columns_) {
-    if (y_.is_int8) {
+    if (y_.is_quantized) {
       (frame.kernels.rows->*act_)(gate, up, count, gate);
-      quantize_row(gate, count, frame.row(y_.blocks, r) + column / kBlock, frame.kernels.simd);
+      quantize_columns(frame, gate, count, y_.blocks, r, column);
     } else {
       (frame.kernels.rows->*act_)(gate, up, count, frame.row(y_.floats, r) + column);
     }

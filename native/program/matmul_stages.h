@@ -58,7 +58,7 @@ class GatedStage final : public Stage {
   struct Output {
     Quantized blocks;
     Operand floats;
-    bool is_int8 = false;
+    bool is_quantized = false;
   };
   // act: "silu_mul" or "gelu_tanh_mul". Both weights have the same shape and group.
   GatedStage(RowKind kind, ProductInput x, Product gate, Product up, const std::string& act,

@@ -149,7 +149,7 @@ void Program::quantize_rest(Operand x, Quantized blocks, Quantized y) {
   check(x, open_kind_, "quantize_rest: x");
   check(blocks, open_kind_, "quantize_rest: blocks");
   check(y, open_kind_, "quantize_rest: y");
-  if (blocks.wide || y.wide) refuse("quantize_rest: of 16 bits");
+  if (blocks.bf16 || y.bf16) refuse("quantize_rest: of bf16");
   if (x.width != y.k || x.width != blocks.k)
     refuse("quantize_rest: " + str(x.width) + " features less " + str(blocks.k) + " as " + str(y.k));
   rows("quantize_rest").add(quantize_rest_op(x, blocks, y));
@@ -266,7 +266,7 @@ void Program::product(const PackedWeight* weight, std::vector<float> bias, Opera
     refuse("linear: bias has " + str(n) + " values, the weight n_out = " + str(weight->n_out));
   if (rest) {
     check(*rest, open_kind_, "linear: rest");
-    if (open_input_.kind != ActivationKind::int8 || rest->wide || rest->k != open_input_.blocks.k)
+    if (open_input_.kind != ActivationKind::int8 || rest->bf16 || rest->k != open_input_.blocks.k)
       refuse("linear: a rest of " + str(rest->k) + " features of another input");
   }
   open_products_->add({weight, std::move(bias), y, add, rest.value_or(Quantized{})});
@@ -276,12 +276,11 @@ void Program::gated(RowKind kind, ProductInput x, Product gate, Product up, cons
                     GatedStage::Output y) {
   check(x, *gate.weight, kind);
   check(x, *up.weight, kind);
-  if (y.is_int8 && y.blocks.wide) refuse("gated: y in 16 bits");
-  if (y.is_int8)
+  if (y.is_quantized)
     check(y.blocks, kind, "gated: y");
   else
     check(y.floats, kind, "gated: y");
-  const int64_t width = y.is_int8 ? y.blocks.k : y.floats.width;
+  const int64_t width = y.is_quantized ? y.blocks.k : y.floats.width;
   if (gate.weight->n_out != width || up.weight->n_out != width)
     refuse("gated: gate has " + str(gate.weight->n_out) + " outputs, up " + str(up.weight->n_out) +
            ", y " + str(width));
@@ -296,8 +295,7 @@ void Program::gated(RowKind kind, ProductInput x, Product gate, Product up, cons
 
 void Program::attention(AttentionSettings settings, Operand q, AttentionStage::Output y) {
   check(q, RowKind::tokens, "attention: q");
-  if (y.is_int8 && y.blocks.wide) refuse("attention: y in 16 bits");
-  if (y.is_int8)
+  if (y.is_quantized)
     check(y.blocks, RowKind::tokens, "attention: y");
   else
     check(y.floats, RowKind::tokens, "attention: y");
@@ -305,8 +303,8 @@ void Program::attention(AttentionSettings settings, Operand q, AttentionStage::O
   if (q.width != width)
     refuse("attention: q has " + str(q.width) + " features, must be " + str(settings.n_heads) +
            " heads of " + str(settings.head_dim));
-  if ((y.is_int8 ? y.blocks.k : y.floats.width) != width) refuse("attention: y has other features than q");
-  if (y.is_int8 && settings.head_dim % kBlock)
+  if ((y.is_quantized ? y.blocks.k : y.floats.width) != width) refuse("attention: y has other features than q");
+  if (y.is_quantized && settings.head_dim % kBlock)
     refuse("attention: head_dim " + str(settings.head_dim) + " cannot be quantised by heads");
   if (settings.n_kv_heads < 1 || settings.n_heads % settings.n_kv_heads)
     refuse("attention: " + str(settings.n_heads) + " heads cannot share " + str(settings.n_kv_heads));
@@ -335,8 +333,8 @@ void Program::experts(ExpertsSettings settings, Operand x, Operand router_logits
     refuse("experts: " + str(settings.n_used) + " of " + str(n) + " experts used");
   for (const auto* weights : {&settings.gate, &settings.up, &settings.down})
     for (const PackedWeight* w : *weights)
-      if (w == nullptr || w->activations == ActivationKind::int16)
-        refuse(w == nullptr ? "experts: no weight" : "experts: a weight for int16");
+      if (w == nullptr || w->activations == ActivationKind::bf16)
+        refuse(w == nullptr ? "experts: no weight" : "experts: a weight for bf16");
   const PackedWeight &gate = *settings.gate[0], &down = *settings.down[0];
   for (size_t e = 0; e < settings.gate.size(); ++e)
     for (const PackedWeight* w : {settings.gate[e], settings.up[e]})

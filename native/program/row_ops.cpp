@@ -69,12 +69,8 @@ std::unique_ptr<RowOp> take_rows_op(Operand x, Operand y) {
 }
 
 std::unique_ptr<RowOp> quantize_op(Operand x, Quantized y) {
-  if (y.wide)
-    return each_row([=](const Frame& frame, int64_t r) {
-      quantize_row_wide(frame.row(x, r), x.width, frame.wide_row(y, r), frame.kernels.simd);
-    });
   return each_row([=](const Frame& frame, int64_t r) {
-    quantize_row(frame.row(x, r), x.width, frame.row(y, r), frame.kernels.simd);
+    quantize_columns(frame, frame.row(x, r), x.width, y, r, 0);
   });
 }
 

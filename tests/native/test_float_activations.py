@@ -93,7 +93,7 @@ def test_a_model_agrees_with_the_reference(architecture: str) -> None:
 
 def test_other_names_are_refused() -> None:
     with pytest.raises(
-        BadInput, match="activations 'int4' are unknown: choose one of int8, int16, f32"
+        BadInput, match="activations 'int4' are unknown: choose one of int8, bf16, f32"
     ):
         NativeOps(activations="int4")
     with pytest.raises(BadInput, match="the reference backend has f32 alone"):

@@ -140,7 +140,7 @@ def serve(model: Model, requests: list[Request], page_size: int, seed: int) -> l
 ALONE: dict[tuple[str, str, int], Model] = {}
 KERNELS: dict[str, dict[str, Any]] = {name: {"simd": name} for name in SIMD}
 if "amx" in SIMD:
-    KERNELS["amx, int16"] = {"simd": "amx", "activations": "int16"}
+    KERNELS["amx, bf16"] = {"simd": "amx", "activations": "bf16"}
 
 
 @pytest.mark.parametrize("simd", [name for name in KERNELS if name != "generic"])
@@ -174,21 +174,21 @@ def test_every_instruction_set_gives_the_same_bits() -> None:
 
 
 @pytest.mark.skipif("amx" not in SIMD, reason="needs a processor with AMX tiles")
-def test_sixteen_bits_are_closer_to_the_reference() -> None:
+def test_bf16_is_closer_to_the_reference() -> None:
     tokens = tokens_of(30)
     exact = logits(tiny_model("LlamaForCausalLM", ReferenceOps(), TensorType.Q4_1), tokens)
     errors = []
-    for activations in ("int8", "int16"):
+    for activations in ("int8", "bf16"):
         ops = NativeOps(threads=2, kv_dtype="f32", activations=activations)
         model = tiny_model("LlamaForCausalLM", ops, TensorType.Q4_1)
         errors.append(float(np.abs(logits(model, tokens) - exact).max()))
-    assert errors[1] < errors[0] / 4, errors
+    assert errors[1] < errors[0] / 2, errors
 
 
 @pytest.mark.parametrize("simd", SIMD)
 def test_unknown_or_impossible_activations_are_refused(simd: str) -> None:
-    with pytest.raises(BadInput, match=r"int12.*int8, int16"):
+    with pytest.raises(BadInput, match=r"int12.*int8, bf16"):
         NativeOps(simd=simd, activations="int12")
     if simd != "amx":
         with pytest.raises(BadInput, match="need a processor with AMX tiles"):
-            NativeOps(simd=simd, activations="int16")
+            NativeOps(simd=simd, activations="bf16")

@@ -206,8 +206,8 @@ def test_experts_need_weights_of_one_kind() -> None:
     simd = NativeOps().instruction_set
     raw = np.zeros(32 * 18, np.uint8)
     ordinary = _native.matmul.pack(int(TensorType.Q4_0), raw, 32, 32, simd)
-    wide = _native.matmul.pack(int(TensorType.Q4_0), raw, 32, 32, simd, None, True)
-    for weights, message in ((None, "no weight"), (wide, "for int16")):
+    rounded = _native.matmul.pack(int(TensorType.Q4_0), raw, 32, 32, simd, None, True)
+    for weights, message in ((None, "no weight"), (rounded, "for bf16")):
         program = _native.program.Program(_native.program.Pool(1))
         slot = program.add_slot(False, 4 * 96)
         x, router, y = (

@@ -28,7 +28,7 @@ using Vector = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::c
 using Output = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 const char* kind_name(ActivationKind kind) {
-  return kind == ActivationKind::int8 ? "int8" : kind == ActivationKind::int16 ? "int16" : "f32";
+  return kind == ActivationKind::int8 ? "int8" : kind == ActivationKind::bf16 ? "bf16" : "f32";
 }
 
 // Quantised rows, in memory that is theirs.
@@ -52,18 +52,18 @@ class QuantizedRows {
   std::vector<ActivationBlock> blocks_;
 };
 
-// Rows of 16 bits, in memory that is theirs.
-class WideRows {
+// Rows of bfloat16, in memory that is theirs.
+class Bf16Rows {
  public:
-  WideRows(const Rows& x, const std::string& simd)
+  Bf16Rows(const Rows& x, const std::string& simd)
       : rows_(static_cast<int64_t>(x.shape(0))), k_(static_cast<int64_t>(x.shape(1))) {
     if (k_ % kBlock)
       throw std::invalid_argument("activations have k = " + std::to_string(k_) +
                                   ", which is no multiple of " + std::to_string(kBlock));
     const Simd chosen = simd_named(simd);
-    const int64_t bytes = wide_row_bytes(k_);
+    const int64_t bytes = bf16_row_bytes(k_);
     lines_.resize(static_cast<size_t>(rows_ * bytes / 64 + 1));
-    for (int64_t r = 0; r < rows_; ++r) quantize_row_wide(x.data() + r * k_, k_, data() + r * bytes, chosen);
+    for (int64_t r = 0; r < rows_; ++r) round_row_bf16(x.data() + r * k_, k_, data() + r * bytes, chosen);
   }
   Activations view() const { return {rows_, k_, nullptr, nullptr, lines_.front().bytes}; }
   nb::bytes bytes() const { return nb::bytes(lines_.data(), (lines_.size() - 1) * 64); }
@@ -77,11 +77,11 @@ class WideRows {
   std::vector<Line> lines_;
 };
 
-// type, raw, n_out, k, mapped, wide: see RawWeight
+// type, raw, n_out, k, mapped, bf16: see RawWeight
 using RawTuple = std::tuple<int, Bytes, int64_t, int64_t, bool, bool>;
 
 RawWeight checked(const RawTuple& given) {
-  const auto& [number, raw, n_out, k, mapped, wide] = given;
+  const auto& [number, raw, n_out, k, mapped, bf16] = given;
   const auto type = static_cast<TensorType>(number);
   const auto* layout = matmul::find_layout(type);
   // The byte count, which packing trusts.
@@ -92,7 +92,7 @@ RawWeight checked(const RawTuple& given) {
                                   std::to_string(n_out) + " x " + std::to_string(k) + " values of " +
                                   matmul::type_name(layout->type) + " do not");
   }
-  return {type, raw.data(), n_out, k, mapped, wide};
+  return {type, raw.data(), n_out, k, mapped, bf16};
 }
 
 std::vector<std::unique_ptr<PackedWeight>> pack_all(const std::vector<RawTuple>& weights, Pool& pool,
@@ -117,19 +117,19 @@ std::vector<std::unique_ptr<PackedWeight>> pack_all_for_floats(const std::vector
 }
 
 std::unique_ptr<PackedWeight> pack(int type, const Bytes& raw, int64_t n_out, int64_t k,
-                                   const std::string& simd, WeightArena* arena, bool wide) {
+                                   const std::string& simd, WeightArena* arena, bool bf16) {
   Pool alone(1);
-  return std::move(pack_all({{type, raw, n_out, k, false, wide}}, alone, simd, arena).front());
+  return std::move(pack_all({{type, raw, n_out, k, false, bf16}}, alone, simd, arena).front());
 }
 
 Activations view_of(nb::handle x) {
   QuantizedRows* quantized;
   if (nb::try_cast(x, quantized) && quantized) return quantized->view();
-  WideRows* wide;
-  if (nb::try_cast(x, wide) && wide) return wide->view();
+  Bf16Rows* bf16;
+  if (nb::try_cast(x, bf16) && bf16) return bf16->view();
   Rows rows;
   if (!nb::try_cast(x, rows, false))
-    throw nb::type_error("x is neither QuantizedRows nor WideRows nor a float32 array of rows and k");
+    throw nb::type_error("x is neither QuantizedRows nor Bf16Rows nor a float32 array of rows and k");
   return {static_cast<int64_t>(rows.shape(0)), static_cast<int64_t>(rows.shape(1)), rows.data(), nullptr, nullptr};
 }
 
@@ -155,7 +155,7 @@ std::vector<double> time_all(const std::vector<const PackedWeight*>& weights, nb
                              int passes) {
   const Activations rows = view_of(x);
   if (passes < 1) throw std::invalid_argument("passes is " + std::to_string(passes));
-  const ActivationKind kind = rows.wide     ? ActivationKind::int16
+  const ActivationKind kind = rows.bf16     ? ActivationKind::bf16
                               : rows.blocks ? ActivationKind::int8
                                             : ActivationKind::f32;
   int64_t ldo = 0;
@@ -181,9 +181,9 @@ void bind_matmul(nb::module_& parent) {
                             "float32 [rows, k] as int8 in blocks of 32, a scale for each.")
       .def(nb::init<const Rows&, const std::string&>(), nb::arg("x"), nb::arg("simd") = "")
       .def("bytes", &QuantizedRows::bytes, "The blocks as they lie in memory.");
-  nb::class_<WideRows>(m, "WideRows", "float32 [rows, k] as 16 bits, a scale for each 512 values or fewer.")
+  nb::class_<Bf16Rows>(m, "Bf16Rows", "float32 [rows, k] as bfloat16.")
       .def(nb::init<const Rows&, const std::string&>(), nb::arg("x"), nb::arg("simd") = "")
-      .def("bytes", &WideRows::bytes, "The rows as they lie in memory.");
+      .def("bytes", &Bf16Rows::bytes, "The rows as they lie in memory.");
   nb::class_<PackedWeight>(m, "Weight", "A weight (n_out, k) in the layout that kernels stream.")
       .def_ro("n_out", &PackedWeight::n_out)
       .def_ro("k", &PackedWeight::k)
@@ -192,21 +192,21 @@ void bind_matmul(nb::module_& parent) {
       .def_prop_ro("nbytes", &PackedWeight::bytes)
       .def_prop_ro("simd", [](const PackedWeight& w) { return std::string(simd_name(w.simd)); })
       .def_prop_ro("activations", [](const PackedWeight& w) { return kind_name(w.activations); },
-                   "What it is multiplied with: int8 (QuantizedRows), int16 (WideRows) or f32.")
+                   "What it is multiplied with: int8 (QuantizedRows), bf16 (Bf16Rows) or f32.")
       .def("multiply", &multiply, nb::arg("x"), nb::arg("out"), nb::arg("bias").none() = nb::none(),
            nb::arg("add") = false, nb::arg("group_begin") = 0, nb::arg("group_end") = -1,
            "out[r, o] = sum_k x[r, k] W[o, k] (+ bias[o]) (+ out[r, o]) for the outputs of groups.");
   m.def("pack", &pack, nb::arg("type"), nb::arg("raw"), nb::arg("n_out"), nb::arg("k"),
-        nb::arg("simd") = "", nb::arg("arena").none() = nb::none(), nb::arg("wide") = false,
+        nb::arg("simd") = "", nb::arg("arena").none() = nb::none(), nb::arg("bf16") = false,
         "Packs the rows of a tensor of a GGUF type; `raw` is uint8 [bytes].");
   m.def("pack_all", &pack_all, nb::arg("weights"), nb::arg("pool"), nb::arg("simd") = "",
         nb::arg("arena").none() = nb::none(),
-        "Packs many, each (type, raw, n_out, k, mapped, wide), by all threads of the pool. `mapped`: raw "
-        "is the mapping of a file, whose pages are given back once they are read. `wide`: multiplied "
-        "with 16 bits where the type can be.");
-  m.def("prefers_wide", [](int type, const std::string& simd) {
-    return prefers_wide(static_cast<TensorType>(type), simd_named(simd));
-  }, nb::arg("type"), nb::arg("simd") = "", "Whether a type gains by 16 bits on an instruction set.");
+        "Packs many, each (type, raw, n_out, k, mapped, bf16), by all threads of the pool. `mapped`: raw "
+        "is the mapping of a file, whose pages are given back once they are read. `bf16`: multiplied "
+        "as bfloat16 where the type can be.");
+  m.def("prefers_bf16", [](int type, const std::string& simd) {
+    return prefers_bf16(static_cast<TensorType>(type), simd_named(simd));
+  }, nb::arg("type"), nb::arg("simd") = "", "Whether a type has products of bfloat16 on an instruction set.");
   m.def("pack_all_for_floats", &pack_all_for_floats, nb::arg("weights"), nb::arg("pool"),
         nb::arg("simd") = "", nb::arg("arena").none() = nb::none(),
         "As pack_all, for activations in f32.");

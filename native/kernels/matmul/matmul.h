@@ -31,7 +31,7 @@ enum class TensorType : int32_t {
 // How a weight wants the activations it is multiplied with.
 enum class ActivationKind : uint8_t {
   int8,   // `Activations::blocks`
-  int16,  // `Activations::wide`
+  bf16,   // `Activations::bf16`
   f32,    // `Activations::f32`
 };
 
@@ -60,7 +60,7 @@ struct Activations {
   int64_t k = 0;
   const float* f32 = nullptr;               // [rows][k]
   const ActivationBlock* blocks = nullptr;  // [rows][k / 32], aligned to 64 bytes
-  const uint8_t* wide = nullptr;            // [rows][wide_row_bytes(k)], aligned to 64 bytes
+  const uint8_t* bf16 = nullptr;            // [rows][bf16_row_bytes(k)], aligned to 64 bytes
 };
 
 // A weight (n_out, k), packed.
@@ -91,7 +91,7 @@ struct RawWeight {
   int64_t n_out = 0;
   int64_t k = 0;
   bool mapped = false;  // a mapping of a file: its pages are given back to the system once read
-  bool wide = false;    // to be multiplied with activations of 16 bits; see `prefers_wide`
+  bool bf16 = false;    // to be multiplied as bfloat16; see `prefers_bf16`
 };
 
 // Packs weights, each read once and not kept, by all threads of the pool. They lie in memory of
@@ -108,15 +108,15 @@ std::vector<std::unique_ptr<PackedWeight>> pack_for_floats(const std::vector<Raw
 // Whether `pack_weights` takes this type.
 bool can_pack(TensorType type);
 
-// Whether products of this type gain by activations of 16 bits on this instruction set: where tiles
-// sum many values at once. Accuracy gains anywhere.
-bool prefers_wide(TensorType type, Simd simd);
+// Whether products of this type as bfloat16 are to be had on this instruction set: where it has tiles
+// for them. Accuracy gains anywhere.
+bool prefers_bf16(TensorType type, Simd simd);
 
-// The bytes of one row of k values of 16 bits (see wide.h), k a multiple of 32, and the row: as exact
-// as 16 bits are for each 512 values or fewer. One that holds an infinity or NaN makes that row's
-// outputs NaN, no other's.
-int64_t wide_row_bytes(int64_t k);
-void quantize_row_wide(const float* x, int64_t k, uint8_t* row, Simd simd);
+// The bytes of one row of k values as bfloat16 (see bf16.h), k a multiple of 32, and the row, rounded to the
+// nearest, half to even. One that holds an infinity or NaN makes that row's outputs NaN, no other's, and one that
+// holds 2^63 or more makes them NaN or infinite.
+int64_t bf16_row_bytes(int64_t k);
+void round_row_bf16(const float* x, int64_t k, uint8_t* row, Simd simd);
 
 // The k / 32 blocks of one row of k values (k a multiple of 32): scale = max|x| / 127 by block,
 // q = round(x / scale), half to even. A block whose largest magnitude is below 2^-100 is all zero.

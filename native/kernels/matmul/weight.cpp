@@ -5,7 +5,7 @@
 
 #include "kernels/matmul/kernels.h"
 #include "kernels/matmul/pack.h"
-#include "kernels/matmul/wide.h"
+#include "kernels/matmul/bf16.h"
 #include "kernels/matmul/weight.h"
 
 #if defined(__linux__)
@@ -22,7 +22,7 @@ namespace {
 const char* kind_name(ActivationKind kind) {
   switch (kind) {
     case ActivationKind::int8: return "int8 blocks";
-    case ActivationKind::int16: return "int16 rows";
+    case ActivationKind::bf16: return "bf16 rows";
     case ActivationKind::f32: return "f32 rows";
   }
   return "?";
@@ -31,7 +31,7 @@ const char* kind_name(ActivationKind kind) {
 bool has(const Activations& x, ActivationKind kind) {
   switch (kind) {
     case ActivationKind::int8: return x.blocks != nullptr;
-    case ActivationKind::int16: return x.wide != nullptr;
+    case ActivationKind::bf16: return x.bf16 != nullptr;
     case ActivationKind::f32: return x.f32 != nullptr;
   }
   return false;
@@ -130,7 +130,7 @@ std::unique_ptr<LoadedWeight> lay_out(const RawWeight& from, Simd simd, WeightAr
     refuse("weight has k = " + std::to_string(from.k) + ", which is no multiple of the " +
            std::to_string(layout->raw_elements) + " values in a block of " + type_name(from.type));
   if (from.n_out > INT64_MAX / 64 / from.k) throw std::bad_alloc();
-  if (from.wide && can_be_wide(from.type)) return wide_weight(*layout, from, simd, arena);
+  if (from.bf16 && can_be_bf16(from.type)) return bf16_weight(*layout, from, simd, arena);
   return std::make_unique<LaidOutWeight>(*layout, from.n_out, from.k, simd, arena);
 }
 

@@ -17,8 +17,8 @@ class LoadedWeight : public PackedWeight {
   void check(const Activations& x, int64_t ldo, int64_t group_begin, int64_t group_end) const;
 };
 
-// A weight of a type that `can_be_wide`, for activations of 16 bits.
-std::unique_ptr<LoadedWeight> wide_weight(const Layout& layout, const RawWeight& from, Simd simd,
+// A weight of a type that `can_be_bf16`, for products of bfloat16.
+std::unique_ptr<LoadedWeight> bf16_weight(const Layout& layout, const RawWeight& from, Simd simd,
                                           WeightArena& arena);
 
 }  // namespace pellucid::matmul

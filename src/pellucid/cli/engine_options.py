@@ -28,7 +28,7 @@ kv_cache_dtype_option = click.option(
 activations_option = click.option(
     "--activations",
     metavar="TYPE",
-    help="What products of quantised weights read: int8, int16 or f32. [int8]",
+    help="What products of quantised weights read: int8, bf16 or f32. [int8]",
 )
 threads_option = click.option("--threads", type=int, help="Threads to compute with. [all cores]")
 quantization_option = click.option(

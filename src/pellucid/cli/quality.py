@@ -80,7 +80,7 @@ MOST = 1 << 24  # of tokens
 @click.option(
     "--activations",
     metavar="TYPE,...",
-    help="What products of quantised weights read: int8, int16 or f32. Several: each in turn, held "
+    help="What products of quantised weights read: int8, bf16 or f32. Several: each in turn, held "
     "against f32. [int8]",
 )
 @backend_option

@@ -68,7 +68,7 @@ class LLM:
     of the memory that the weights leave. kv_cache_dtype: how keys and values are kept,
     "f32", "f16", "int8", "int4", or two for keys and values as "int8/int4"; None is "f16" on
     `native`, "f32" on `reference`. activations: what products of quantised weights read, "int8",
-    "int16" or "f32"; None is "int8" on `native`. threads: None is all cores.
+    "bf16" or "f32"; None is "int8" on `native`. threads: None is all cores.
     offline: never fetch. chat_template: a Jinja2 source in place of the model's own. seed: makes
     requests without a seed repeatable. progress: told what is fetched, loaded and decided.
 

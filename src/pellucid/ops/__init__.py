@@ -26,7 +26,7 @@ def backend(
     `threads` compute a step (default: the cores available to the process); `kv_dtype` is how keys
     and values are kept, by the names of `pellucid.costs.kv_types` (default: "f16" on `native`,
     "f32" on `reference`); `activations` is what products of quantised weights read, "int8" (the
-    default), "int16" or "f32" on `native`, always "f32" on `reference`.
+    default), "bf16" or "f32" on `native`, always "f32" on `reference`.
 
     Raises `BadInput` for a name that is not in `BACKENDS`, or an option that the backend lacks.
     """

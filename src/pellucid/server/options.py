@@ -117,7 +117,7 @@ OPTIONS: Final = (
     Option("max_num_batched_tokens", "count", None, "Positions of one step.", "512"),
     Option(
         "activations", "text", None,
-        "What products of quantised weights read: int8, int16 or f32.", "int8",
+        "What products of quantised weights read: int8, bf16 or f32.", "int8",
     ),
     Option(
         "kv_cache_dtype", "text", None,

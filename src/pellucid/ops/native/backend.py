@@ -29,8 +29,8 @@ from pellucid.quant.types import TensorType
 
 Float32 = NDArray[np.float32]
 
-# What products multiply quantised weights with; int16 for types that have kernels for it.
-ACTIVATIONS = ("int8", "int16", "f32")
+# What products multiply quantised weights with; bf16 for types that have kernels for it.
+ACTIVATIONS = ("int8", "bf16", "f32")
 # Angles are computed for this many positions at a time, as longer contexts are met.
 _ROPE_CHUNK = 512
 
@@ -49,9 +49,9 @@ class NativeOps(Ops):
     how keys and values are kept, by the names of `kv_types`. `simd`: an instruction set by name
     (default: the best this processor has, or PELLUCID_SIMD). `fuse`: off, every operation is a
     stage of its own; the results are the same. `activations`: what products of quantised weights
-    read (default: int8, or PELLUCID_ACTIVATIONS): "int8"; "f32", exact and slower; or "int16" for
-    Q4_0 and Q4_1 on a processor with AMX tiles: faster over long prompts and more exact, slower at
-    two to a dozen rows.
+    read (default: int8, or PELLUCID_ACTIVATIONS): "int8"; "f32", exact and slower; or "bf16" for
+    Q4_0 and Q4_1 on a processor with AMX tiles: faster over long prompts and more exact, slower up
+    to a dozen rows.
 
     Operations may be called only within a forward pass handed to `compile`; arrays are then
     nodes of a graph. Raises `BadInput` for an argument that cannot be, `PellucidError` when the
@@ -97,8 +97,8 @@ class NativeOps(Ops):
             raise BadInput(
                 f"activations {asked!r} are unknown: choose one of {', '.join(ACTIVATIONS)}"
             )
-        if asked == "int16" and not _native.matmul.prefers_wide(int(TensorType.Q4_0), self.simd):
-            raise BadInput("activations in int16 need a processor with AMX tiles, in use: use int8")
+        if asked == "bf16" and not _native.matmul.prefers_bf16(int(TensorType.Q4_0), self.simd):
+            raise BadInput("activations in bf16 need a processor with AMX tiles, in use: use int8")
         return asked
 
     # Before a forward pass

@@ -76,8 +76,8 @@ class Emitter:
     def _value(self, node: Node) -> Any:
         """Columns, or blocks if the value is quantised."""
         if node.quantized:
-            wide = bool(node.data.get("wide"))
-            return _native.program.Blocks(self._places[node].slot, node.width, wide)
+            bf16 = bool(node.data.get("bf16"))
+            return _native.program.Blocks(self._places[node].slot, node.width, bf16)
         return self._columns(node)
 
     def _embedding(self, node: Node) -> None:

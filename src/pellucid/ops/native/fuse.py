@@ -55,7 +55,7 @@ def _quantized(nodes: list[Node], output: Node) -> tuple[list[Node], Node]:
     users = users_of(nodes)
     swap: dict[Node, Node | None] = {}
     for node in nodes:
-        if node.op != "quantize" or node.data.get("wide"):
+        if node.op != "quantize":
             continue
         (x,) = node.inputs
         if x.op not in ("gated", "attend") or len(users[x]) != 1 or x is output:
@@ -63,7 +63,7 @@ def _quantized(nodes: list[Node], output: Node) -> tuple[list[Node], Node]:
         if x.op == "attend" and x.data["layer"].head_dim % _BLOCK:
             continue
         swap[x] = None
-        swap[node] = rebuilt(x, x.inputs, quantized=True)
+        swap[node] = rebuilt(x, x.inputs, quantized=True, data={**x.data, **node.data})
     return _replace(nodes, output, swap)
 
 

@@ -33,7 +33,7 @@ class Node:
     """One operation and the value it gives.
 
     `width` counts features; `logits` tells whether there is a row for each wanted logit or for each
-    token; `quantized` whether the value is int8 blocks, or 16 bits if `data` has "wide". `data` is
+    token; `quantized` whether the value is int8 blocks, or bf16 if `data` has that. `data` is
     what the operation needs besides its inputs (weights, numbers, specifications), by name.
     """
 

@@ -1,6 +1,6 @@
 """From the vocabulary to what the kernels do.
 
-A product reads a copy of its input in the form that its weight wants, int8 or 16 bits, made once
+A product reads a copy of its input in the form that its weight wants, int8 or bf16, made once
 for all products of the same input and form. Of int8, those that give keys and values also read what
 that copy leaves, quantised again: a sixteenth of a layer's arithmetic done twice takes a third of
 the loss away. Attention first
@@ -102,8 +102,8 @@ def lower(nodes: list[Node], output: Node) -> tuple[list[Node], Node]:
 
     def make_input(old: Node, kind: str) -> Node:
         x = new[old]
-        if kind == "int16":
-            return emit(Node("quantize", (x,), x.width, x.logits, {"wide": True}, quantized=True))
+        if kind == "bf16":
+            return emit(Node("quantize", (x,), x.width, x.logits, {"bf16": True}, quantized=True))
         if kind == "int8":
             blocks = emit(Node("quantize", (x,), x.width, x.logits, quantized=True))
             if old in with_rest:

@@ -159,8 +159,8 @@ def _take(slots: list[Slot], free: list[int], node: Node) -> int:
 
 
 def _bytes_per_row(node: Node) -> int:
-    if node.data.get("wide"):
-        return int(_native.program.wide_row_bytes(node.width))
+    if node.data.get("bf16"):
+        return int(_native.program.bf16_row_bytes(node.width))
     size = node.width * (_BLOCK_BYTES if node.quantized else 4)
     return -(-size // _ALIGN) * _ALIGN
 

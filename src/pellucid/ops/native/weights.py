@@ -45,7 +45,7 @@ class NativeWeight:
     `pool` is the `_native.program.Pool` that packs, `arena` a `_native.matmul.Arena`, the memory
     that packed weights share.
     `stored_as` is the type the kernels compute with, which differs from the file's when that has
-    no kernels. `activations`: what products with it are to read, "int8", "f32", or "int16"
+    no kernels. `activations`: what products with it are to read, "int8", "f32", or "bf16"
     where its type can.
     """
 
@@ -60,7 +60,7 @@ class NativeWeight:
         self._pool = pool
         self._simd = simd
         self._arena = arena
-        self._int16 = activations == "int16"
+        self._bf16 = activations == "bf16"
         self._packed: list[Any] = []
         self._rows_wanted = False
         self._nbytes = host.nbytes
@@ -73,7 +73,7 @@ class NativeWeight:
 
     @property
     def activations(self) -> str:
-        """What a product with this weight reads: "int8", "int16" or "f32"."""
+        """What a product with this weight reads: "int8", "bf16" or "f32"."""
         return str(self.packed().activations)
 
     def packed(self) -> Any:
@@ -120,10 +120,10 @@ class NativeWeight:
         mapped = self.packs_as_stored and self._host.release is not None
         whole = (data[at : at + size] for at in range(0, len(data), size))
         parts = self._host.parts if self.packs_as_stored else ()
-        # Experts quantise their middle a few columns at a time; 16 bits share a scale over many.
-        gains = _native.matmul.prefers_wide(int(type), self._simd)
-        wide = self._int16 and len(self.shape) == 2 and gains
-        return [(int(type), part, out, features, mapped, wide) for part in (*parts, *whole)]
+        # Experts quantise their middle by blocks of int8.
+        gains = _native.matmul.prefers_bf16(int(type), self._simd)
+        bf16 = self._bf16 and len(self.shape) == 2 and gains
+        return [(int(type), part, out, features, mapped, bf16) for part in (*parts, *whole)]
 
     def _keep(self, packed: list[Any]) -> None:
         self._packed = packed
