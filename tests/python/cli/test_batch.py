@@ -51,7 +51,7 @@ def test_answers_a_file_and_finds_it_done_the_next_time(
         (("--speculative-method", "ngram"), True),
         (("--speculative-method", "ngram", "--speculative-rule", "rejection"), False),
         (("--kv-cache-dtype", "int8"), False),
-        (("--activations", "int16"), False),
+        (("--activations", "f32"), False),
         (("--seed", "1"), False),
         (("--max-model-len", "50"), False),
         (("--quantization", "q4_0"), False),
