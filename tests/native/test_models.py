@@ -189,6 +189,8 @@ def test_bf16_is_closer_to_the_reference() -> None:
 def test_unknown_or_impossible_activations_are_refused(simd: str) -> None:
     with pytest.raises(BadInput, match=r"int12.*int8, bf16"):
         NativeOps(simd=simd, activations="int12")
+    with pytest.raises(BadInput, match="int16 are no more: bf16"):
+        NativeOps(simd=simd, activations="int16")
     if simd != "amx":
         with pytest.raises(BadInput, match="need a processor with AMX tiles"):
             NativeOps(simd=simd, activations="bf16")
