@@ -3,10 +3,10 @@
     python bench/steady.py [MODEL] --seconds 7200 [--parts 8] [--json FILE]
 
 Through the whole engine, over and over: a prompt of 512 tokens, then 64 tokens of one sequence,
-then 32 of 32 together. Beside each round a plain read of memory, so that a machine which slows down is
-told from an engine which does. Said of each part of the time are the median rates and the process's
-memory; at last, the last half's rates over the first's. The exit code is 1 if one is below 0.95
-although memory is read as fast.
+then 32 of 32 together. Beside each round a plain read of memory, so that a machine which slows down
+is told from an engine which does. Said of each part of the time are the median rates and the
+memory of the process; at last, the last half's rates over the first's. The exit code is 1 if one is
+below 0.95 although memory is read as fast.
 """
 
 from __future__ import annotations
