@@ -58,8 +58,8 @@ def test_more_exact_than_eight_bits(type: TensorType) -> None:
         error_of(Product(type, 48, 1536, raw), x),
         error_of(Bf16Product(type, 48, 1536, raw), x),
     )
-    # 8 bits round to 1/254 of a block's largest value; bfloat16 weights and activations each to 1/512
-    # of themselves at most, and a weight's scale and minimum to half precision before.
+    # 8 bits round to 1/254 of a block's largest value; bfloat16 weights and activations each to
+    # 1/512 of themselves at most, and a weight's scale and minimum to half precision before.
     assert narrow > 4e-3
     assert ours < narrow / 1.5
 

@@ -94,7 +94,7 @@ class NativeOps(Ops):
     def _checked_activations(self, asked: str) -> str:
         asked = asked or os.environ.get("PELLUCID_ACTIVATIONS", "int8")
         if asked == "int16":
-            raise BadInput("activations in int16 are no more: bf16, as exact and faster, replaces them")
+            raise BadInput("activations in int16 are no more: bf16 takes their place")
         if asked not in ACTIVATIONS:
             raise BadInput(
                 f"activations {asked!r} are unknown: choose one of {', '.join(ACTIVATIONS)}"
