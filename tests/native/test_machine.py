@@ -14,7 +14,13 @@ from pellucid import _native
 
 CPUINFO = Path("/proc/cpuinfo")
 # Our name -> the kernel's name, where they differ.
-KERNEL_NAMES = {"avx512vnni": "avx512_vnni", "neon": "asimd", "dotprod": "asimddp"}
+KERNEL_NAMES = {
+    "avx512vnni": "avx512_vnni",
+    "avx512bf16": "avx512_bf16",
+    "avx512fp16": "avx512_fp16",
+    "neon": "asimd",
+    "dotprod": "asimddp",
+}
 
 
 def kernel_flags() -> set[str]:
