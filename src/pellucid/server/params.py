@@ -120,7 +120,7 @@ def messages_params(
     """Raises `ApiError` naming the field."""
     values = {
         name: getattr(asked, name)
-        for name in ("temperature", "top_p", "top_k", "max_tokens")
+        for name in ("temperature", "top_p", "top_k", "max_tokens", "speculative")
         if getattr(asked, name) is not None
     }
     if asked.stop_sequences:

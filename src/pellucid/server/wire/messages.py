@@ -85,4 +85,5 @@ class MessagesRequest(CountTokensRequest):
     top_p: Probability | None = None
     top_k: Annotated[int, Field(ge=-1)] | None = None
     metadata: Metadata | None = None
+    speculative: bool | None = None
     service_tier: only("auto", "standard_only") = None  # type: ignore[valid-type]
