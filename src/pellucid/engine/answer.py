@@ -56,6 +56,7 @@ class Answer:
         self._eos_ids = frozenset(() if ignored else tokenizer.eos_ids)
         self._stop_ids = frozenset(params.stop_token_ids)
         self._end_ids = tuple(sorted(self._eos_ids | self._stop_ids))
+        self.speculates = params.speculative  # whether drafts may be made for it
         self.n_tokens = 0
         self.detokenize_s = 0.0
         self.finish_reason: FinishReason | None = None
@@ -64,11 +65,6 @@ class Answer:
     @property
     def finished(self) -> bool:
         return self.finish_reason is not None
-
-    @property
-    def speculates(self) -> bool:
-        """Whether drafts may be made for it."""
-        return self._request.params.speculative
 
     def possible(self, draft: tuple[int, ...]) -> tuple[int, ...]:
         """As much of `draft` as the answer's grammar allows next."""

@@ -81,8 +81,12 @@ class Speculation:
         self._ended: set[int] = set()  # sequences whose last draft ended of its own accord
         self._chances: dict[int, list[float]] = {}  # of the guesses of the last drafts
         self._forced: dict[int, tuple[int, ...]] = {}  # what grammars leave no choice of
+        self._guessing = True  # whether guesses may be made for any sequence in decode
         self._looked: list[int] = []  # sequences of which it was asked what could be guessed
         self._asking = 0.0  # seconds that this took
+        # Of steps without drafts, not on any account yet: tokens given, and seconds of looking.
+        self._given: dict[int, int] = {}
+        self._looking: dict[int, float] = {}
         self._learning = 0.0  # and of a `learn` with drafts
 
     def ask(self, decoding: Collection[Sequence], jobs: Mapping[int, Job]) -> dict[int, int]:
@@ -90,26 +94,30 @@ class Speculation:
         begin = time.perf_counter()
         drafter, lengths, n_decoding = self._drafter, self._lengths, len(decoding)
         self._settle(jobs)  # what an interrupted step left
-        self._looked = []
-        lengths.begin(n_decoding, drafter.seconds_each(n_decoding))
+        self._looked, self._guessing = looked, guessing = [], False
+        if not lengths.judged(n_decoding):
+            self._enter()
+            lengths.begin(n_decoding, drafter.seconds_each(n_decoding))
         wishes: dict[int, Wish] = {}
         for sequence in decoding:
-            job = jobs.get(sequence.id)
-            if job is not None and job.answer.speculates and lengths.may(sequence.id):
+            id = sequence.id
+            job = jobs.get(id)
+            if job is None or not job.answer.speculates:
+                continue
+            guessing = True
+            if not lengths.may(id):
+                continue
+            looked.append(id)
+            most, kind, before, hopes = self._outlook(job)
+            if most and not lengths.dull(id, kind):
                 left = sequence.n_prompt + sequence.max_tokens - len(sequence.tokens)
-                outlook = self._outlook(job)
-                self._looked.append(sequence.id)
                 # The last token needs no guess: it comes of the check.
-                wishes[sequence.id] = Wish(
-                    min(outlook.most, left - 1),
-                    outlook.kind,
-                    outlook.seconds_before,
-                    left,
-                    outlook.hopes,
-                )
+                wishes[id] = Wish(min(most, left - 1), kind, before, left, hopes)
+        self._guessing = guessing
         wanted: dict[int, int] = {}
         if wishes:
-            made = len(wishes) > len(self._forced)
+            self._enter()
+            made = any(id not in self._forced for id in wishes)
             each = drafter.seconds_each(n_decoding) if made else 0.0
             wanted = lengths.choose(wishes, n_decoding, each)
         self._asking = time.perf_counter() - begin
@@ -153,36 +161,57 @@ class Speculation:
     ) -> None:
         """The step was applied, and gave `tokens`."""
         begin = time.perf_counter()
-        lengths, n_decoding = self._lengths, len(plan.spans)
+        lengths, asked = self._lengths, self._asked
         looked, self._looked = self._looked, []
-        for one in rounds:
-            self.counts.note(one)
-        if self._asked and not rounds:  # what was guessed nobody checked
-            self.counts.seconds_won -= seconds.draft
-        self.counts.draft_seconds += seconds.draft
-        for id, given in tokens.items():
-            if id in jobs or id in self._asked:
-                lengths.earned(id, len(given))
-        if self._asked:
-            # What takes no time of its own to make counts with the step.
-            apart = 0.0 if self._drafter.seconds_each(n_decoding) == 0.0 else seconds.draft
-            lengths.drafted(apart)
-            lengths.accepted(self._checked(rounds))
-        else:
-            apart = 0.0
+        if not (rounds or asked or self._guessing):
+            return
+        for id, tokens_given in tokens.items():
+            if id in jobs or id in asked:
+                self._given[id] = self._given.get(id, 0) + len(tokens_given)
+        apart = 0.0
+        if rounds or asked:
+            self._enter()
+            apart = self._learn_drafts(len(plan.spans), rounds, seconds)
         self._settle(jobs)
         if plan.n_tokens != plan.n_logits:  # prompts, too: its time says nothing of drafts
             return
         whole = sum(seconds)
         if not rounds:
             # Without drafts nobody would have asked for any.
-            lengths.asked([id for id in looked if id in jobs], self._asking)
+            for id in looked:
+                if id in jobs:
+                    each = min(self._asking / len(looked), lengths.longest_look)
+                    self._looking[id] = self._looking.get(id, 0.0) + each
             lengths.took(plan.n_tokens, whole - seconds.draft - self._asking, plain=True)
             return
-        plain = lengths.plain_seconds(n_decoding, sum(map(len, tokens.values())))
+        plain = lengths.plain_seconds(len(plan.spans), sum(map(len, tokens.values())))
         self.counts.seconds_won += plain - whole if plain else 0.0
         lengths.took(plan.n_tokens, whole - apart + self._learning, plain=False)
         self._learning += _RATE * (time.perf_counter() - begin - self._learning)
+
+    def _enter(self) -> None:
+        """Onto accounts, what steps without drafts gave and took. It need not be each time."""
+        for id, n_tokens in self._given.items():
+            self._lengths.earned(id, n_tokens)
+        for id, seconds in self._looking.items():
+            self._lengths.asked(id, seconds)
+        self._given.clear()
+        self._looking.clear()
+
+    def _learn_drafts(self, n_decoding: int, rounds: Tokens[RoundRecord], seconds: Phases) -> float:
+        """Returns the seconds that making them took, where they count apart from the step."""
+        for one in rounds:
+            self.counts.note(one)
+        if not rounds:  # what was guessed nobody checked
+            self.counts.seconds_won -= seconds.draft
+        self.counts.draft_seconds += seconds.draft
+        if not self._asked:
+            return 0.0
+        # What takes no time of its own to make counts with the step.
+        apart = 0.0 if self._drafter.seconds_each(n_decoding) == 0.0 else seconds.draft
+        self._lengths.drafted(apart)
+        self._lengths.accepted(self._checked(rounds))
+        return apart
 
     def _outlook(self, job: Job) -> Outlook:
         """What could be guessed of it: by the drafter, or what its grammar forces."""
@@ -215,6 +244,8 @@ class Speculation:
     def _settle(self, jobs: Mapping[int, Job]) -> None:
         """What stands of each sequence with guesses, those too of which none came to be checked;
         and who ended is forgotten, now that nothing more is learnt of it."""
+        if not (self._asked or self._forced):
+            return
         for id in self._asked:
             job = jobs.get(id)
             if job is not None:
@@ -255,6 +286,8 @@ class Speculation:
     def forget(self, sequence: int) -> None:
         """It is over."""
         self._looked = [id for id in self._looked if id != sequence]
+        self._given.pop(sequence, None)
+        self._looking.pop(sequence, None)
         if sequence in self._asked:
             self._over.append(sequence)
             return

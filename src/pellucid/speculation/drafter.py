@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from pellucid.core.plan import Plan
 from pellucid.core.record import PageChanges
@@ -21,6 +21,10 @@ class Outlook(NamedTuple):
     kind: int = 0
     seconds_before: float = 0.0
     hopes: tuple[float, ...] = ()
+
+
+NOTHING: Final = Outlook(0)
+"""Where there is nothing to guess."""
 
 
 class Ask(NamedTuple):

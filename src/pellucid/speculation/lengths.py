@@ -21,7 +21,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pellucid.speculation.acceptance import Acceptance
 from pellucid.speculation.accounts import Accounts
@@ -53,9 +53,15 @@ _AFTER_MOST: Final = 0.2
 # A draft may turn out to cost so many times what was expected; more is laid to something else. And
 # so much is what a single guess costs at most, in tokens' times.
 _UNEXPECTED: Final = 2.0
+# What a step with drafts took more than was believed, in tokens' times: beyond this, it was held up
+# by something else.
+_OVERRUN: Final = 1.0
+_UNDERRUN: Final = 0.5  # and the share of it that may turn out not to have been needed
 # A look that takes more than this, in tokens' times, reads a prompt: little beside computing it.
 _LOOK_AT_MOST: Final = 0.05
 _LEAST_AT_MOST: Final = 1.2  # less than an account begins with, so that each may try
+# Steps for which a judgement holds: what a guess costs, and that one of a kind is not worth it.
+_JUDGED_FOR: Final = 16
 
 
 class Wish(NamedTuple):
@@ -103,8 +109,12 @@ class Lengths:
         self._seconds_each = 0.0
         self._level_drafted = 0.0  # of steps when guesses were made last
         self._least = 0.0  # what a draft of one guess costs, in tokens' times
+        self._judged = _JUDGED_FOR  # steps since that was worked out
+        self.longest_look = 0.0  # seconds of one that a sequence pays for
+        self._dull: dict[int, set[int]] = {}  # kinds of guesses that are not worth their rows
         self._expected: dict[int, float] = {}  # what each draft was expected to cost
         self._rounds = 0  # guesses of the longest of them
+        self._believed = 0.0  # what the rows of the drafts checked last were paid for with
         self._drafted: tuple[int, ...] = ()  # who had a draft in the last step
         self._after = (
             0,
@@ -112,16 +122,31 @@ class Lengths:
         )  # rows and seconds of the last step, if plain and after one with drafts
         self._aftermath = 0.0  # what such a step takes more, as a share of it
 
+    def judged(self, n_decoding: int) -> bool:
+        """A step is to be planned, of which so many sequences get a token anyway. Whether what was
+        found for one like it still holds; else `begin` must come first."""
+        self._judged += 1
+        return n_decoding == self._n_decoding and self._judged <= _JUDGED_FOR
+
     def begin(self, n_decoding: int, seconds_each: float | None = 0.0) -> None:
-        """A step is to be planned, of which so many sequences get a token anyway. What a guess
-        costs depends on it: what one cost in a crowd must not keep those after from being asked."""
-        self._n_decoding = max(n_decoding, 1)
-        self._seconds_each = self._pace() * (seconds_each or 0.0)
-        self._least = min(self._cost(1), _LEAST_AT_MOST)
+        """What a guess costs in such a step: what one cost in a crowd must not keep those after
+        from being asked."""
+        self._judged = 0
+        self._dull.clear()
+        self._price(n_decoding, seconds_each)
 
     def may(self, sequence: int) -> bool:
         """Whether a draft could be afforded: else nobody need look for one."""
         return not self._adaptive or self.accounts.balance(sequence) >= self._least
+
+    def dull(self, sequence: int, kind: int) -> bool:
+        """Whether guesses of this kind were not worth their rows a few steps ago, and nothing was
+        learnt of the sequence's since."""
+        kinds = self._dull.get(sequence)
+        if kinds is None or kind not in kinds:
+            return False
+        waited = self._waited[sequence] = self._waited.get(sequence, 0) + 1
+        return waited <= self._pauses.get(sequence, _FIRST_PAUSE)
 
     def choose(
         self, wishes: Mapping[int, Wish], n_decoding: int, seconds_each: float | None = 0.0
@@ -141,13 +166,16 @@ class Lengths:
             return {id: wish.most for id, wish in wishes.items()}
         if not wishes or self._n_plain < _PLAIN_FIRST or self._since_plain >= self._check_after:
             return {}
-        self.begin(n_decoding, seconds_each)
-        chosen = self._best(wishes, n_decoding, self._seconds_each)
+        self._price(n_decoding, seconds_each)
+        chosen = self._best(wishes, n_decoding)
         if chosen and (seconds_each is None or not self.times.beyond(n_decoding)):
             chosen = {id: min(length, _TRIAL) for id, length in chosen.items()}
-        chosen = self._afforded(chosen or self._trials(wishes))
-        for id in chosen:
-            self._waited[id] = 0
+        chosen = self._afforded(chosen or self._trials(wishes), wishes)
+        for id, wish in wishes.items():
+            if id in chosen:
+                self._waited[id] = 0
+            else:
+                self._dull.setdefault(id, set()).add(wish.kind)
         return chosen
 
     def worth(self, n_decoding: int, n_guesses: int, seconds_each: float) -> Worth | None:
@@ -166,6 +194,7 @@ class Lengths:
         drafts = list(checked)
         self._settle(drafts)
         for draft in drafts:
+            self._dull.pop(draft.sequence, None)
             kind = self._kinds.get(draft.sequence, 0)
             n_guessed, n_accepted = draft.n_guessed, draft.n_accepted
             self.acceptance.note(draft.sequence, kind, n_guessed, n_accepted, ended=draft.ended)
@@ -176,13 +205,11 @@ class Lengths:
         """A sequence was given so many tokens, guessed or not."""
         self.accounts.earn(sequence, n_tokens)
 
-    def asked(self, sequences: Sequence[int], seconds: float) -> None:
-        """It took so long to see that no guess for these is worth its row."""
+    def asked(self, sequence: int, seconds: float) -> None:
+        """It took so long to see that no guess for it was worth its row, in one step or more."""
         token = self._token_seconds()
-        if token and sequences:
-            each = min(seconds / token / len(sequences), _LOOK_AT_MOST)
-            for id in sequences:
-                self.accounts.settle(id, each, 0.0)
+        if token:
+            self.accounts.settle(sequence, seconds / token, 0.0)
 
     def drafted(self, seconds: float) -> None:
         """Making a step's guesses took so long. More than they take as a rule, as where a model
@@ -194,9 +221,12 @@ class Lengths:
 
     def took(self, rows: int, seconds: float, *, plain: bool) -> None:
         """A step of decoding alone, `plain` or with drafts, took so long, drafting aside."""
-        if plain:
+        if not plain:
+            self._correct(seconds)
+            self._drafted = tuple(self._expected)
+        elif self._drafted or self._after[0]:
             seconds = self._settled(rows, seconds)
-        self._drafted = () if plain else tuple(self._expected)
+            self._drafted = ()
         self.times.note(rows, seconds)
         if plain and self._since_plain >= self._check_after:
             self._check_after = min(2 * self._check_after, _CHECK_LAST)
@@ -211,16 +241,16 @@ class Lengths:
         """The sequence is over."""
         self.acceptance.forget(sequence)
         self.accounts.forget(sequence)
-        for notes in (self._pauses, self._waited, self._kinds, self._expected):
-            notes.pop(sequence, None)
+        notes: tuple[dict[int, Any], ...]
+        notes = self._pauses, self._waited, self._kinds, self._expected, self._dull
+        for known in notes:
+            known.pop(sequence, None)
         if sequence in self._drafted:
             self._drafted = tuple([id for id in self._drafted if id != sequence])
 
-    def _best(
-        self, wishes: Mapping[int, Wish], n_decoding: int, seconds_each: float
-    ) -> dict[int, int]:
+    def _best(self, wishes: Mapping[int, Wish], n_decoding: int) -> dict[int, int]:
         """The lengths that promise most; empty if none promises enough."""
-        order, rate = self._order(wishes, n_decoding, seconds_each)
+        order, rate = self._order(wishes, n_decoding)
         plain = n_decoding / self.times.of(n_decoding)
         if rate <= _MARGIN * plain:
             return {}
@@ -237,9 +267,7 @@ class Lengths:
         self._rate = rate
         return chosen
 
-    def _order(
-        self, wishes: Mapping[int, Wish], n_decoding: int, seconds_each: float
-    ) -> tuple[list[int], float]:
+    def _order(self, wishes: Mapping[int, Wish], n_decoding: int) -> tuple[list[int], float]:
         """Whose guesses to add, one after the other, and the tokens a second that come of it."""
         chances = {
             id: self.acceptance.chances(id, wish.kind, wish.most, wish.hopes)
@@ -262,7 +290,7 @@ class Lengths:
             rows += made[id][place]
             drafting[id] += made[id][place]
             rounds = max(rounds, drafting[id])
-            rate = tokens / (self.times.hoped(math.ceil(rows)) + rounds * seconds_each)
+            rate = tokens / (self.times.hoped(math.ceil(rows)) + rounds * self._seconds_each)
             if rate > best_rate:
                 best_rate, best_size = rate, len(order)
             if place + 1 < wishes[id].most:
@@ -275,16 +303,16 @@ class Lengths:
             waited = self._waited[id] = self._waited.get(id, 0) + 1
             pause = self._pauses.get(id, _FIRST_PAUSE)
             if waited > pause and wish.seconds_before <= self._bank_seconds():
-                self._pauses[id] = min(2 * pause, _LAST_PAUSE)
+                self._pauses[id], self._waited[id] = min(2 * pause, _LAST_PAUSE), 0
                 return {id: min(wish.most, _TRIAL)}
         return {}
 
-    def _afforded(self, wanted: Mapping[int, int]) -> dict[int, int]:
+    def _afforded(self, wanted: Mapping[int, int], wishes: Mapping[int, Wish]) -> dict[int, int]:
         """As much of each draft as the sequence's account covers if no guess is right."""
         self._expected, self._rounds = {}, 0
         afforded: dict[int, int] = {}
         for id, length in wanted.items():
-            limit = self.accounts.limit(id, self._least)
+            limit = self.accounts.limit(id, self._least, *wishes[id].hopes[:1])
             while length and (cost := self._cost(length)) > limit:
                 length -= 1
             if length:
@@ -295,6 +323,7 @@ class Lengths:
     def _settle(self, drafts: Sequence[Checked]) -> None:
         """What drafts cost, and what came of them."""
         total = sum(draft.n_guessed for draft in drafts)
+        self._believed = self._rows(total)
         each = self._cost(total) / total if total else 0.0
         for draft in drafts:
             id, n_guessed = draft.sequence, draft.n_guessed
@@ -302,6 +331,16 @@ class Lengths:
             cost = n_guessed * each + (draft.ended or not n_guessed) * self._drafting(1)
             most = _UNEXPECTED * self._expected.get(id, cost)
             self.accounts.settle(id, min(cost, most), draft.n_accepted)
+
+    def _correct(self, seconds: float) -> None:
+        """What was believed of the drafts' rows, by what their step really took."""
+        token, believed = self._token_seconds(), self._believed
+        if not token or not self._expected:
+            return
+        more = seconds / token - self._n_decoding - believed
+        more = max(-_UNDERRUN * believed, min(_OVERRUN, more)) / len(self._expected)
+        for id in self._expected:
+            self.accounts.settle(id, more, 0.0)
 
     def _settled(self, rows: int, seconds: float) -> float:
         """What a plain step would have taken with no draft before it, whose sequences pay for what
@@ -318,14 +357,22 @@ class Lengths:
             self._aftermath += _AFTER_RATE * (more - self._aftermath)
         return seconds
 
+    def _price(self, n_decoding: int, seconds_each: float | None) -> None:
+        self._n_decoding = max(n_decoding, 1)
+        self._seconds_each = self._pace() * (seconds_each or 0.0)
+        self._least = min(self._cost(1), _LEAST_AT_MOST)
+        self.longest_look = _LOOK_AT_MOST * self._token_seconds()
+
     def _cost(self, n_guesses: int) -> float:
         """Of a step's time with so many guesses beside that without: tokens' times."""
-        token = self._token_seconds()
+        return self._rows(n_guesses) + self._drafting(n_guesses)
+
+    def _rows(self, n_guesses: int) -> float:
+        token, n_decoding = self._token_seconds(), self._n_decoding
         if not token:
             return 0.0
-        n_decoding = self._n_decoding
-        rows = self.times.of(n_decoding + n_guesses) - self.times.of(n_decoding)
-        return max(rows, 0.0) / token + self._drafting(n_guesses)
+        more = self.times.of(n_decoding + n_guesses) - self.times.of(n_decoding)
+        return max(more, 0.0) / token
 
     def _pace(self) -> float:
         """How many times as long as when guesses were made last all takes now: a machine that is

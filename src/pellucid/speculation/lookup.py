@@ -8,7 +8,7 @@ from typing import Final
 
 from pellucid.core.plan import Plan
 from pellucid.core.record import PageChanges
-from pellucid.speculation.drafter import Ask, Guess, Outlook
+from pellucid.speculation.drafter import NOTHING, Ask, Guess, Outlook
 from pellucid.speculation.suffixes import Suffixes
 
 # Tokens that are read into an index at once, about 10 ms; a longer prompt takes several steps.
@@ -29,7 +29,9 @@ class PromptLookup:
     """A suffix automaton for each sequence, of its prompt and answer."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self._outlooks = tuple(
+            [Outlook(most, kind, hopes=hopes) for kind, hopes in enumerate(_HOPES)]
+        )
         self._texts: dict[int, Suffixes] = {}
 
     def seconds_each(self, n_sequences: int) -> float:
@@ -45,9 +47,8 @@ class PromptLookup:
         known = len(text)
         text.extend(tokens[known : known + _READ_AT_ONCE])
         if len(text) < len(tokens) or not text.match_length:
-            return Outlook(0)
-        kind = bisect_right(_KINDS, text.match_length)
-        return Outlook(self._most, kind, hopes=_HOPES[kind])
+            return NOTHING
+        return self._outlooks[bisect_right(_KINDS, text.match_length)]
 
     def draft(self, asks: Sequence[Ask]) -> list[tuple[Guess, ...]]:
         copied = [self._texts[ask.sequence].continuation(ask.n_tokens) for ask in asks]

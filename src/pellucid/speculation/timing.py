@@ -5,7 +5,8 @@ it: it follows within two or three as other work comes and goes, and one step th
 not move it. The shape, how much more several rows cost than one, is remembered. What a step says of
 it moves it by a bounded step up or down, so that it comes to rest at the median; two steps of
 different rows that follow each other say more, since the moment makes no difference to them. More
-rows are never cheaper than fewer: where measurements say so, they are alike.
+rows are never cheaper than fewer: where measurements say so, they are alike. While all that the
+level is made of had the same rows, a further such step says nothing of the shape.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ class StepTimes:
     """Seconds by rows. Between the numbers of rows that were measured it is a straight line."""
 
     def __init__(self) -> None:
-        self._level = 0.0
         self._levels: deque[float] = deque(maxlen=_WINDOW)
+        self._level: float | None = 0.0  # None: to be worked out of them
+        self._n_alike = 0  # steps on end of the same rows
         self._rows: list[int] = []  # measured, ascending
         self._shape: dict[int, float] = {}
         self._counts: dict[int, int] = {}
@@ -47,6 +49,8 @@ class StepTimes:
     @property
     def level(self) -> float:
         """Seconds of a step of the least rows as things are now; 0 while nothing is known."""
+        if self._level is None:
+            self._level = sorted(self._levels)[(len(self._levels) - 1) // 2]
         return self._level
 
     @property
@@ -62,34 +66,41 @@ class StepTimes:
         """A step of so many rows took so long."""
         if seconds <= 0.0 or rows < 1:
             return
-        if not self._rows:
-            self._level = seconds
-            self._begin(rows, 1.0)
-        elif rows not in self._shape:
-            expected = self._between(rows)
-            ratio = seconds / (self._level * expected)
-            self._begin(rows, expected * max(1 / _FIRST, min(_FIRST, ratio)))
+        self._n_alike = self._n_alike + 1 if rows == self._last[0] else 1
+        if self._n_alike > _WINDOW:  # nearly every step for which nothing was guessed
+            self._counts[rows] += 1
         else:
-            error = _bounded(seconds / (self._level * self._shape[rows]))
-            count = self._counts[rows] = self._counts[rows] + 1
-            self._shape[rows] *= math.exp(max(_SHAPE_RATE, 1 / count) * error)
-            self._note_pair(*self._last, rows, seconds)
-        self._pool(bisect_left(self._rows, rows))
+            self._learn_shape(rows, seconds)
         self._last = rows, seconds
         self._levels.append(seconds / self._shape[rows])
-        self._level = sorted(self._levels)[(len(self._levels) - 1) // 2]
+        self._level = None
 
     def of(self, rows: int) -> float:
         """What a step of so many rows takes; 0 while nothing is known."""
         if not self._rows:
             return 0.0
-        return self._level * (self._shape[rows] if rows in self._shape else self._between(rows))
+        return self.level * (self._shape[rows] if rows in self._shape else self._between(rows))
 
     def hoped(self, rows: int) -> float:
         """The same, but the less was measured the cheaper."""
         if rows not in self._shape:
-            return self._level * self._between(rows, hoping=True)
-        return self._level * self._known(rows, hoping=True)
+            return self.level * self._between(rows, hoping=True)
+        return self.level * self._known(rows, hoping=True)
+
+    def _learn_shape(self, rows: int, seconds: float) -> None:
+        if not self._rows:
+            self._level = seconds
+            self._begin(rows, 1.0)
+        elif rows not in self._shape:
+            expected = self._between(rows)
+            ratio = seconds / (self.level * expected)
+            self._begin(rows, expected * max(1 / _FIRST, min(_FIRST, ratio)))
+        else:
+            error = _bounded(seconds / (self.level * self._shape[rows]))
+            count = self._counts[rows] = self._counts[rows] + 1
+            self._shape[rows] *= math.exp(max(_SHAPE_RATE, 1 / count) * error)
+            self._note_pair(*self._last, rows, seconds)
+        self._pool(bisect_left(self._rows, rows))
 
     def _begin(self, rows: int, shape: float) -> None:
         self._rows.insert(bisect_left(self._rows, rows), rows)

@@ -10,7 +10,7 @@ import pytest
 from pellucid.core.plan import Plan, Span
 from pellucid.core.record import Phases, RoundRecord
 from pellucid.engine.speculating import Speculation
-from pellucid.speculation.accounts import ALLOWANCE, SHARE
+from pellucid.speculation.accounts import SHARE
 from pellucid.speculation.lengths import Lengths, Wish
 from pellucid.speculation.lookup import PromptLookup
 
@@ -52,21 +52,24 @@ def test_what_a_draft_cost_is_on_its_sequences_account(speculation: Speculation)
 
 
 def test_a_look_that_comes_to_nothing_is_paid_for(speculation: Speculation) -> None:
+    """After a while, and for no one who has ended meanwhile."""
     lengths = speculation._lengths
     job = cast("Any", SimpleNamespace(sequence=SimpleNamespace(computed=8, pages=())))
-    lengths.asked([7], 100.0)
-    assert lengths.accounts.balance(7) == pytest.approx(ALLOWANCE - 0.05)  # it read a prompt
-    for ended in False, True:
-        speculation._looked, speculation._asking = [0], 0.27
+    for ended, seconds, paid in (False, 0.27, 0.27 / 9), (False, 100.0, 0.05), (True, 0.27, 0.0):
         before = lengths.accounts.balance(0)
-        jobs = {} if ended else {0: job}
-        speculation.learn(DECODE, (), {0: (1,)}, jobs, SECONDS._replace(draft=0.0))
-        spent = before + SHARE - lengths.accounts.balance(0)
-        assert spent == pytest.approx(SHARE if ended else 0.27 / 9)
-        assert not speculation._looked  # nothing is kept of who may have ended
-    speculation._looked = [0, 1]
+        lengths.begin(1)
+        for _ in range(3):
+            speculation._looked, speculation._asking = [0], seconds
+            jobs = {} if ended else {0: job}
+            speculation.learn(DECODE, (), {0: (1,)}, jobs, SECONDS._replace(draft=0.0))
+            assert not speculation._looked  # nothing is kept of who may have ended
+        speculation._enter()
+        spent = before - lengths.accounts.balance(0)
+        assert spent == pytest.approx(0.0 if ended else 3 * (paid - SHARE), rel=0.05)
+    speculation._looked, speculation._given, speculation._looking = [0, 1], {0: 1}, {0: 1.0}
     speculation.forget(0)
     assert speculation._looked == [1]
+    assert not speculation._given and not speculation._looking
 
 
 class Slow(PromptLookup):

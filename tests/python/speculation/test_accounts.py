@@ -14,7 +14,7 @@ from pellucid.speculation.lengths import Checked, Lengths, Wish
 
 # Token times that first steps of some number of rows may cost more than was expected of them, and
 # what times of steps are wrongly believed to be, as a share of an answer.
-_SURPRISE = 6.0
+_SURPRISE = 2.5
 _BELIEF = 0.02
 
 Right = Callable[[int, int], int]
