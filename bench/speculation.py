@@ -5,9 +5,13 @@
         [--llama-cpp PYTHON]
 
 "bound" is what the same rounds would bring if nothing but the rows of their steps cost time;
-"share" is what was measured over it. With an interpreter that has llama-cpp-python, llama.cpp
-answers each task too, in the same turn, plain and with the same draft model: its rate, and
-ours over it.
+"share" is what was measured over it. Each answer with drafts stands between two without; the
+"control" is one without drafts that stands so, and how far the tasks' controls stray from 1 is how
+far a ratio may stray by chance: a task is slower than is allowed (`LEAST`) where it is so by more
+than that. "+-" is half of what the middle half of the rounds' ratios spans.
+
+With an interpreter that has llama-cpp-python, llama.cpp answers each task too, beside ours, plain
+and with the same draft model: its rate, and ours over it.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from pellucid.bench.speculation import (
     TaskResult,
     asked,
     compare,
+    control_spread,
     overall,
     step_seconds,
     summed_places,
@@ -35,6 +40,9 @@ from pellucid.bench.tasks import TASKS
 from pellucid.core.errors import BadInput
 from pellucid.hub import DEFAULT_MODEL
 from pellucid.speculation.settings import METHODS
+
+# Of plain decoding's rate, what each task must reach.
+LEAST = 0.97
 
 
 def main() -> None:
@@ -68,7 +76,14 @@ def main() -> None:
         peer = _peer(given, llm, Path(scratch) / "log") if given.llama_cpp else None
         for task, text in list(TASKS[given.tasks].items())[given.skip :][: given.n_tasks]:
             result = compare(
-                llm, task, text, given.length, seconds, rounds=given.rounds, clock=clock
+                llm,
+                task,
+                text,
+                given.length,
+                seconds,
+                rounds=given.rounds,
+                control=True,
+                clock=clock,
             )
             results.append(result)
             _print(result)
@@ -114,7 +129,8 @@ def _beside(peer: Worker, llm: LLM, text: str, result: TaskResult) -> dict[str, 
 def _print(result: TaskResult) -> None:
     print(
         f"{result.task:14} {result.n_tokens:5} {result.plain:8.1f} {result.speculative:8.1f} "
-        f"{result.ratio:6.2f} {result.bound:6.2f} {result.share:6.2f}   "
+        f"{result.ratio:6.2f} {result.spread:5.2f} {result.control:7.2f} "
+        f"{result.bound:6.2f} {result.share:6.2f}   "
         f"{result.accepted}/{result.guessed} in {result.drafts}   "
         f"{result.draft_ms:.2f} + {result.forward_ms:.2f} + {result.rest_ms:.2f}",
         flush=True,
@@ -127,8 +143,9 @@ def _print_bound(given: argparse.Namespace, seconds: dict[int, float]) -> None:
     print("step, x      " + "".join(f"{t / seconds[1]:8.2f}" for t in seconds.values()))
     print("bound, x     " + "".join(f"{r * seconds[1] / t:8.2f}" for r, t in seconds.items()))
     print(
-        f"\n{'task':14} {'tok':>5} {'plain/s':>8} {'spec/s':>8} {'ratio':>6} {'bound':>6} "
-        f"{'share':>6}   accepted   ms a token: draft + forward + rest"
+        f"\n{'task':14} {'tok':>5} {'plain/s':>8} {'spec/s':>8} {'ratio':>6} "
+        f"{'+-':>5} {'control':>7} {'bound':>6} {'share':>6}   accepted   "
+        "ms a token: draft + forward + rest"
     )
 
 
@@ -137,6 +154,13 @@ def _print_summary(results: list[TaskResult], theirs: list[dict[str, float]]) ->
     print(
         f"\nall: {overall(results):.2f}; each: median {statistics.median(ratios):.2f}, "
         f"least {min(ratios):.2f}"
+    )
+    spread = control_spread(results)
+    assert spread is not None
+    slow = [result.task for result in results if result.ratio < LEAST - spread]
+    print(
+        f"the controls stray by {spread:.3f}; slower than {LEAST} by more than that: "
+        f"{', '.join(slow) or 'none'}"
     )
     shown = "  ".join(f"{right}/{looked}" for looked, right in summed_places(results))
     print(f"accepted by place, of those looked at: {shown or 'nothing was guessed'}")

@@ -3,11 +3,16 @@
 Guessing pays only where a step of several rows costs less than as many steps of one. So that is
 measured first (`step_seconds`); then each task is answered with and without drafts, greedily, one
 at a time, and the answers must be equal.
+
+A machine's own speed moves from second to second. So an answer with drafts stands between two
+without, and is compared to their geometric mean, in which a steady drift cancels; the control is an
+answer without drafts that stands so. What the control strays from 1 is what a ratio may stray by.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +35,8 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """Of one task. plain, speculative: tokens a second after the first. bound: what the same drafts
+    """Of one task. plain, speculative: tokens a second after the first. ratios: of each round, with
+    drafts over plain; controls: plain over plain, measured alike. bound: what the same drafts
     would bring if nothing but the rows of their steps took time; share: of it. places: guesses
     looked at and right, by place. ms: of a token's time, by part."""
 
@@ -38,6 +44,8 @@ class TaskResult:
     n_tokens: int
     plain: float
     speculative: float
+    ratios: list[float]
+    controls: list[float]
     bound: float
     drafts: int
     guessed: int
@@ -49,14 +57,24 @@ class TaskResult:
 
     @property
     def ratio(self) -> float:
-        return self.speculative / self.plain
+        return statistics.median(self.ratios)
+
+    @property
+    def spread(self) -> float:
+        """Half of what the middle half of the rounds' ratios spans."""
+        return _half_span(self.ratios)
+
+    @property
+    def control(self) -> float | None:
+        return statistics.median(self.controls) if self.controls else None
 
     @property
     def share(self) -> float:
         return self.ratio / self.bound
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"ratio": self.ratio, "share": self.share}
+        names = "ratio", "spread", "control", "share"
+        return asdict(self) | {name: getattr(self, name) for name in names}
 
 
 def step_seconds(llm: LLM, clock: Clock = time.perf_counter, repeats: int = 7) -> dict[int, float]:
@@ -132,29 +150,45 @@ def compare(
     seconds: Mapping[int, float],
     *,
     rounds: int = 1,
+    control: bool = False,
     clock: Clock = time.perf_counter,
 ) -> TaskResult:
-    """Without drafts, as a request can ask for, and with, in turn. Raises `PellucidError` if the
-    answers differ."""
+    """Without drafts, as a request can ask for, and with, in turn, and a control if wanted. Raises
+    `PellucidError` if the answers differ."""
     params = SamplingParams(temperature=0, max_tokens=length)
-    ways = {"plain": replace(params, speculative=False), "speculative": params}
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    answers: dict[str, list[int]] = {}
+    plain = replace(params, speculative=False)
     records: list[StepRecord] = []
+    drafted: list[StepRecord] = []  # of the last answer with drafts
+    truth: list[int] = []
+    n_middle = 2 if control else 1
+    # plain, drafts, plain, control, plain, drafts, plain, control, plain ...
+    found: list[float] = []
     stop = llm.engine.subscribe(records.append)
     try:
-        for _ in range(rounds):
-            for name, way in ways.items():
-                records.clear()
-                answers[name], took = _answer(llm, text, way, clock)
-                times[name].append(took)
+        for turn in range(2 * n_middle * rounds + 1):
+            drafting = turn % (2 * n_middle) == 1
+            records.clear()
+            answer, took = _answer(llm, text, params if drafting else plain, clock)
+            if answer != (truth := truth or answer):
+                raise PellucidError(f"{task}: the answers with drafts and without differ")
+            found.append(took)
+            if drafting:
+                drafted = records[1:]  # the first step gave the first token
     finally:
         stop()
-    if answers["plain"] != answers["speculative"]:
-        raise PellucidError(f"{task}: the answers with drafts and without differ")
-    took_each = {name: statistics.median(found) for name, found in times.items()}
-    # The first step gave the first token.
-    return _result(task, len(answers["plain"]), took_each, records[1:], seconds)
+    middles = range(1, len(found), 2)
+    ratios = [math.sqrt(found[i - 1] * found[i + 1]) / found[i] for i in middles]
+    rates = [(len(truth) - 1) / took for took in found]
+    return _result(
+        task,
+        len(truth),
+        statistics.median(rates[::2]),
+        statistics.median(rates[1 :: 2 * n_middle]),
+        ratios[::n_middle],
+        ratios[1::2] if control else [],
+        drafted,
+        seconds,
+    )
 
 
 def _answer(llm: LLM, text: str, way: SamplingParams, clock: Clock) -> tuple[list[int], float]:
@@ -175,7 +209,10 @@ def asked(text: str) -> list[dict[str, str]]:
 def _result(
     task: str,
     n_tokens: int,
-    took: Mapping[str, float],
+    plain: float,
+    speculative: float,
+    ratios: list[float],
+    controls: list[float],
     records: list[StepRecord],
     seconds: Mapping[int, float],
 ) -> TaskResult:
@@ -196,8 +233,10 @@ def _result(
     return TaskResult(
         task=task,
         n_tokens=n_tokens,
-        plain=(n_tokens - 1) / took["plain"],
-        speculative=(n_tokens - 1) / took["speculative"],
+        plain=plain,
+        speculative=speculative,
+        ratios=ratios,
+        controls=controls,
         bound=given * seconds[1] / rows_cost if rows_cost else 1.0,
         drafts=len(rounds),
         guessed=sum(len(one.draft) for one in rounds),
@@ -225,7 +264,23 @@ def summed_places(results: Sequence[TaskResult]) -> list[tuple[int, int]]:
     return [(sum(a for a, _ in column), sum(b for _, b in column)) for column in columns]
 
 
+def control_spread(results: Sequence[TaskResult]) -> float | None:
+    """How far from 1 the tasks' controls stray (root mean square), so how far a ratio may stray by
+    chance; None without controls."""
+    controls = [result.control for result in results if result.control is not None]
+    if not controls:
+        return None
+    return math.sqrt(statistics.fmean([(control - 1.0) ** 2 for control in controls]))
+
+
+def _half_span(values: Sequence[float]) -> float:
+    if len(values) < 2:
+        return 0.0
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return (high - low) / 2
+
+
 def overall(results: Sequence[TaskResult]) -> float:
     """How many times as fast all tasks together are."""
     plain = sum(result.n_tokens / result.plain for result in results)
-    return plain / sum(result.n_tokens / result.speculative for result in results)
+    return plain / sum(result.n_tokens / result.plain / result.ratio for result in results)
