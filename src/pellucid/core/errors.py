@@ -47,15 +47,23 @@ class UnsupportedError(BadInput):
 
 
 class PromptTooLong(BadInput):
-    """A prompt that does not fit the context; nothing is ever cut."""
+    """A prompt that does not fit the context; nothing is ever cut.
 
-    def __init__(self, prompt_tokens: int, max_model_len: int) -> None:
+    `at_least`: its tokens were not counted, as not even so few would fit.
+    """
+
+    def __init__(self, prompt_tokens: int, max_model_len: int, at_least: bool = False) -> None:
         self.prompt_tokens = prompt_tokens
         self.max_model_len = max_model_len
+        self.at_least = at_least
         super().__init__(
-            f"the prompt has {prompt_tokens} tokens and the context holds {max_model_len} "
+            f"the prompt has {self.how_many} tokens and the context holds {max_model_len} "
             "(at least one is needed for the answer): shorten the prompt or raise max_model_len"
         )
+
+    @property
+    def how_many(self) -> str:
+        return f"at least {self.prompt_tokens}" if self.at_least else str(self.prompt_tokens)
 
 
 class FetchError(PellucidError):

@@ -184,6 +184,7 @@ class ReplicaClient(RemoteClient):
         if self._closed:
             return
         self._closed = True
+        self.lanes.close()
         running = list(self._running.values())
         for one in running:
             one.end_with(PellucidError("the engine was closed"))

@@ -24,6 +24,7 @@ from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.engine import Engine
 from pellucid.engine.frontend import salt_of
 from pellucid.engine.generation import Generation, Sink
+from pellucid.engine.inputs import Prompt
 from pellucid.engine.likelihoods import Entries
 from pellucid.engine.llm import LLM
 from pellucid.engine.machine import machine_peaks
@@ -151,8 +152,10 @@ class AsyncLLM:
         request_id: str | None = None,
         priority: int = 0,
         cache_salt: str | bytes | None = None,
+        with_grammar: bool = True,
     ) -> Request:
-        """What `stream` asks of the engine, checked, for `start`. May be called in any thread."""
+        """What `stream` asks of the engine, checked, for `start`, or without its grammar for
+        `complete`. May be called in any thread."""
         front = self._llm.front
         checked = front.prompt(prompt, layout, parse_special)
         return front.request(
@@ -161,7 +164,13 @@ class AsyncLLM:
             request_id=request_id,
             priority=priority,
             cache_salt=cache_salt,
+            with_grammar=with_grammar,
         )
+
+    def read(self, prompt: Any, parse_special: bool = False) -> Prompt:
+        """A prompt that nothing need come after, checked. May be called in any thread. Raises
+        `PromptTooLong` or `BadInput`."""
+        return self._llm.front.inputs.text(prompt, parse_special)
 
     def chat_token_ids(
         self, messages: Sequence[Mapping[str, Any]], layout: Layout = PLAIN
@@ -286,11 +295,12 @@ class AsyncLLM:
         parse_special: bool = False,
     ) -> EmbeddingOutput:
         """The vector of one prompt, as `LLM.embed`."""
-        front = self._llm.front
-        text = front.inputs.text(prompt, parse_special)
+        text = self.read(prompt, parse_special)
         probe = Pooled(text.token_ids, self.spec.d_model, pooling, normalize)
         await self._probe(probe)
-        return EmbeddingOutput(front.next_id(), text.text, list(text.token_ids), probe.vector())
+        return EmbeddingOutput(
+            self._llm.front.next_id(), text.text, list(text.token_ids), probe.vector()
+        )
 
     async def waiting(self) -> list[tuple[str, str]]:
         """The requests that wait, and why: (request id, reason), an entry for each answer."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypedDict, Unpack
 
 from pellucid.core.outputs import EmbeddingOutput, Increment, RequestOutput
@@ -20,6 +20,7 @@ from pellucid.core.params import SamplingParams
 from pellucid.core.record import PageMap
 from pellucid.engine.async_llm import AsyncLLM
 from pellucid.engine.conversation import PLAIN, Layout
+from pellucid.engine.lanes import Lanes, size_of
 from pellucid.engine.likelihoods import Entries
 from pellucid.engine.pace import Pace
 from pellucid.engine.records import Cursor, EngineAbout, Records
@@ -99,6 +100,10 @@ class EngineClient(Protocol):
     @property
     def tokenizer(self) -> Tokenizer: ...
 
+    @property
+    def lanes(self) -> Lanes:
+        """Where long texts are tokenised, off the event loop."""
+
     async def chat_token_ids(self, messages: Messages, layout: Layout = PLAIN) -> list[int]:
         """What the model would read of a conversation, however long. Raises `BadInput`."""
 
@@ -169,6 +174,7 @@ class LocalClient:
     def __init__(self, llm: AsyncLLM) -> None:
         self._llm = llm
         self._pace = Pace()
+        self.lanes = Lanes()
         self.tokenizer: Tokenizer = llm.tokenizer
         self.model = ModelInfo(
             path=str(llm.model_path),
@@ -185,7 +191,8 @@ class LocalClient:
         )
 
     async def chat_token_ids(self, messages: Messages, layout: Layout = PLAIN) -> list[int]:
-        return await asyncio.to_thread(self._llm.chat_token_ids, messages, layout)
+        size = size_of_prompt(messages, layout)
+        return await self.lanes.run(size, self._llm.chat_token_ids, messages, layout)
 
     async def stream(
         self,
@@ -195,14 +202,14 @@ class LocalClient:
         **options: Unpack[Options],
     ) -> AnswerStream:
         prepare = functools.partial(
-            self._llm.prepare,
-            prompt,
-            params,
-            layout,
-            **options,
+            self._llm.prepare, prompt, params, layout, with_grammar=False, **options
         )
-        quick = is_short(prompt) and (params is None or params.structured_outputs is None)
-        request = prepare() if quick else await asyncio.to_thread(prepare)
+        if is_short(prompt):
+            request = prepare()
+        else:
+            request = await self.lanes.run(size_of_prompt(prompt, layout), prepare)
+        if request.params.structured_outputs is not None:  # which may take seconds to compile
+            request = await asyncio.to_thread(self._llm.complete, request)
         return self._llm.start(request)
 
     async def prompt_logprobs(
@@ -218,9 +225,11 @@ class LocalClient:
         normalize: bool = True,
         parse_special: bool = False,
     ) -> EmbeddingOutput:
-        return await self._llm.embed(
-            prompt, pooling=pooling, normalize=normalize, parse_special=parse_special
-        )
+        read = functools.partial(self._llm.read, prompt, parse_special)
+        text = read() if is_short(prompt) else await self.lanes.run(size_of_prompt(prompt), read)
+        ids = {"prompt_token_ids": text.token_ids}
+        output = await self._llm.embed(ids, pooling=pooling, normalize=normalize)
+        return replace(output, prompt=text.text)
 
     async def abort(self, request_id: str) -> None:
         self._llm.abort(request_id)
@@ -256,13 +265,17 @@ class LocalClient:
         self._llm.check_health()
 
     async def close(self) -> None:
+        self.lanes.close()
         await asyncio.to_thread(self._llm.close)
 
 
 def is_short(prompt: Prompt) -> bool:
-    """Whether it is tokenised in less time than a thread takes to be asked."""
-    if isinstance(prompt, str):
-        return len(prompt) <= _SHORT
-    if isinstance(prompt, Mapping):
-        return all(is_short(value) for value in prompt.values())
-    return len(prompt) <= _SHORT and not (prompt and isinstance(prompt[0], Mapping))
+    """Whether it is tokenised in less time than a thread takes to be asked. No conversation is."""
+    if isinstance(prompt, Sequence) and prompt and isinstance(prompt[0], Mapping):
+        return False
+    return size_of(prompt) <= _SHORT
+
+
+def size_of_prompt(prompt: Prompt, layout: Layout = PLAIN) -> int:
+    """How much text is read for it."""
+    return size_of([prompt, layout.tools or (), layout.chat_template_kwargs or {}])

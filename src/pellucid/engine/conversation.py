@@ -17,7 +17,8 @@ Message = Mapping[str, Any]
 
 # What a template is given in any case; naming one again would contradict it.
 _TAKEN = frozenset(
-    "tokenizer template messages tools add_generation_prompt continue_final_message".split()
+    "tokenizer template messages tools add_generation_prompt continue_final_message "
+    "max_model_len".split()
 )
 
 _OURS = _TAKEN | {"bos_token", "eos_token"}
@@ -53,9 +54,11 @@ class Conversations:
         """The template's source, None if the model has none."""
         return self._compiled(with_tools).source if self.possible else None
 
-    def token_ids(self, messages: Sequence[Message], layout: Layout) -> list[int]:
-        """Ids of a conversation. Raises `BadInput` as `pellucid.text.encode_chat` does, and when
-        the model has no template."""
+    def token_ids(
+        self, messages: Sequence[Message], layout: Layout, max_model_len: int | None = None
+    ) -> list[int]:
+        """Ids of a conversation. Raises `BadInput` as `pellucid.text.encode_chat` does (of
+        `max_model_len` too), and when the model has no template."""
         from pellucid.text import encode_chat  # brings Jinja2, which a plain prompt never needs
 
         given = dict(layout.chat_template_kwargs or {})
@@ -76,6 +79,7 @@ class Conversations:
             layout.tools,
             add_generation_prompt=layout.add_generation_prompt,
             continue_final_message=layout.continue_final_message,
+            max_model_len=max_model_len,
             **given,
         )
 

@@ -71,7 +71,7 @@ class Frontend:
 
         Raises `BadInput` as `Conversations.token_ids`, and `PromptTooLong`.
         """
-        ids = self.conversations.token_ids(messages, layout)
+        ids = self.conversations.token_ids(messages, layout, self.inputs.max_model_len)
         checked = self.inputs.prompt(ids, parse_special=False)
         text = self.tokenizer.decode(checked.token_ids, skip_special_tokens=False)
         return Prompt(checked.token_ids, text)

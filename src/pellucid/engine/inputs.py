@@ -29,7 +29,7 @@ class Inputs:
     def __init__(self, tokenizer: Tokenizer, vocab_size: int, max_model_len: int) -> None:
         self._tokenizer = tokenizer
         self._vocab_size = vocab_size
-        self._max_model_len = max_model_len
+        self.max_model_len = max_model_len
 
     def prompts(self, given: Any, parse_special: bool) -> list[Prompt]:
         """One prompt or a list of them. Raises `BadInput` naming the one that is wrong."""
@@ -41,9 +41,9 @@ class Inputs:
         Raises `BadInput` for another form, an empty prompt or an id out of range, and
         `PromptTooLong` when no room for an answer is left.
         """
-        prompt = self.text(given, parse_special)
-        if len(prompt.token_ids) >= self._max_model_len:
-            raise PromptTooLong(len(prompt.token_ids), self._max_model_len)
+        prompt = self._in_tokens(given, parse_special, self.max_model_len)
+        if len(prompt.token_ids) >= self.max_model_len:
+            raise PromptTooLong(len(prompt.token_ids), self.max_model_len)
         return prompt
 
     def texts(self, given: Any, parse_special: bool) -> list[Prompt]:
@@ -51,7 +51,12 @@ class Inputs:
         return [self.text(one, parse_special) for one in _one_each(given)]
 
     def text(self, given: Any, parse_special: bool) -> Prompt:
-        """A prompt that nothing need come after. Raises as `prompt`, the context's length aside."""
+        """A prompt that nothing need come after. Raises as `prompt`; whether it fits is for the
+        engine to say, but for a text that surely does not."""
+        return self._in_tokens(given, parse_special, self.max_model_len + 1)
+
+    def _in_tokens(self, given: Any, parse_special: bool, too_many: int) -> Prompt:
+        """Raises `PromptTooLong` before a text is tokenised that is no fewer than `too_many`."""
         ids, text = given, None
         if isinstance(given, Mapping):
             ids = _only_value(given)
@@ -59,6 +64,9 @@ class Inputs:
                 raise BadInput(f'"prompt" must be a string, not {type(ids).__name__}')
         if isinstance(ids, str):
             text = ids
+            fewest = self._tokenizer.surely(text, too_many)
+            if fewest is not None:
+                raise PromptTooLong(fewest, self.max_model_len, at_least=True)
             ids = self._tokenizer.encode(text, parse_special=parse_special)
         return Prompt(self.token_ids(ids), text)
 
@@ -91,7 +99,7 @@ class Inputs:
 
     def room(self, prompt: Prompt, max_tokens: int | None) -> int:
         """How many tokens an answer may have: `max_tokens`, or fewer up to the context's end."""
-        left = self._max_model_len - len(prompt.token_ids)
+        left = self.max_model_len - len(prompt.token_ids)
         return left if max_tokens is None else min(left, max_tokens)
 
     def _are_ids(self, ids: tuple[Any, ...]) -> bool:

@@ -6,7 +6,6 @@ name, wherever the engine is.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,9 +14,17 @@ from typing import Any, Unpack
 
 from pellucid.core.outputs import EmbeddingOutput
 from pellucid.core.params import SamplingParams
-from pellucid.engine.client import Messages, ModelInfo, Options, Prompt, is_short
+from pellucid.engine.client import (
+    Messages,
+    ModelInfo,
+    Options,
+    Prompt,
+    is_short,
+    size_of_prompt,
+)
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.frontend import Frontend
+from pellucid.engine.lanes import Lanes
 from pellucid.engine.likelihoods import Entries
 from pellucid.engine.pace import Pace
 from pellucid.engine.records import Cursor, Records
@@ -35,6 +42,7 @@ class RemoteClient(ABC):
         self.tokenizer: Tokenizer = front.tokenizer
         self._front = front
         self._pace = Pace()
+        self.lanes = Lanes()
 
     @abstractmethod
     async def records(self, cursor: Cursor, stamps_every: float | None = None) -> Records:
@@ -49,7 +57,8 @@ class RemoteClient(ABC):
         """What that method of the engine gives."""
 
     async def chat_token_ids(self, messages: Messages, layout: Layout = PLAIN) -> list[int]:
-        return await asyncio.to_thread(self._front.conversations.token_ids, messages, layout)
+        size = size_of_prompt(messages, layout)
+        return await self.lanes.run(size, self._front.conversations.token_ids, messages, layout)
 
     async def prompt_logprobs(
         self, token_ids: Sequence[int], count: int = 0, *, cache_salt: str | bytes | None = None
@@ -68,7 +77,8 @@ class RemoteClient(ABC):
         normalize: bool = True,
         parse_special: bool = False,
     ) -> EmbeddingOutput:
-        text = await asyncio.to_thread(self._front.inputs.text, prompt, parse_special)
+        size = size_of_prompt(prompt)
+        text = await self.lanes.run(size, self._front.inputs.text, prompt, parse_special)
         output: EmbeddingOutput = await self._call(
             "embed",
             prompt={"prompt_token_ids": text.token_ids},
@@ -98,7 +108,9 @@ class RemoteClient(ABC):
     ) -> Request:
         """The request, checked but for its grammar, which is compiled where it is used."""
         prepare = functools.partial(self._prepare, prompt, params, layout, **options)
-        return prepare() if is_short(prompt) else await asyncio.to_thread(prepare)
+        if is_short(prompt):
+            return prepare()
+        return await self.lanes.run(size_of_prompt(prompt, layout), prepare)
 
     def _prepare(
         self,

@@ -27,10 +27,14 @@ async def echo_of(
         return Echo(text)
     entries = await client.prompt_logprobs(ids, params.logprobs, cache_salt=salt)
     said = CompletionLogprobs(client.tokenizer, params.logprobs)
-    places = _places(client.tokenizer, prompt, ids, params, parse_special)
-    for token, of_token, (offset, reading) in zip(ids, entries, places, strict=True):
-        said.add(token, of_token, offset, reading)
-    return Echo(text, said.take())
+
+    def say() -> Echo:
+        places = _places(client.tokenizer, prompt, ids, params, parse_special)
+        for token, of_token, (offset, reading) in zip(ids, entries, places, strict=True):
+            said.add(token, of_token, offset, reading)
+        return Echo(text, said.take())
+
+    return await client.lanes.run(max(len(text), len(ids)), say)
 
 
 def _read(tokenizer: Tokenizer, ids: Sequence[int], params: SamplingParams) -> str:

@@ -147,7 +147,7 @@ def api_error_of(error: Exception, params: Mapping[str, str] | None = None) -> A
     if isinstance(error, PromptTooLong):
         return bad_request(
             f"this model's context holds {error.max_model_len} tokens and the prompt has "
-            f"{error.prompt_tokens} (at least one is needed for the answer): shorten the prompt",
+            f"{error.how_many} (at least one is needed for the answer): shorten the prompt",
             (params or {}).get("prompt", "prompt"),
             "context_length_exceeded",
         )

@@ -35,6 +35,7 @@ from pellucid.engine.client import (
     Prompt,
 )
 from pellucid.engine.conversation import PLAIN, Layout
+from pellucid.engine.lanes import Lanes
 from pellucid.engine.likelihoods import Entries
 from pellucid.engine.records import Cursor, EngineAbout, Records
 from pellucid.engine.retold import Moment
@@ -98,6 +99,10 @@ class Guard:
     @property
     def tokenizer(self) -> Tokenizer:
         return self._client.tokenizer
+
+    @property
+    def lanes(self) -> Lanes:
+        return self._client.lanes
 
     @property
     def restarts(self) -> int:

@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
-import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -103,9 +101,6 @@ async def operate(path: Path, own_name: str, chosen: Chosen) -> None:
     """Serve the model at `path` until a signal. Raises what keeps it from starting."""
     settings = settings_of(chosen, own_name)
     arguments = engine_arguments(chosen)
-    # They tokenise: each keeps memory of its own, so that more than can run are of no use.
-    threads = ThreadPoolExecutor(max(2, (os.cpu_count() or 2) // 2), "pellucid-text")
-    asyncio.get_running_loop().set_default_executor(threads)
     endpoint = chosen["otlp_traces_endpoint"]
     traces = None if endpoint is None else traces_to(endpoint, settings.model_name)
     allow_connections()

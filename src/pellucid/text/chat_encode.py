@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
-from pellucid.core.errors import BadInput
+from pellucid.core.errors import BadInput, PromptTooLong
 from pellucid.text.chat import ChatTemplate, Message, Place, plain
 from pellucid.text.tokenizer import Tokenizer
 
@@ -35,13 +36,15 @@ def encode_chat(
     documents: Sequence[Mapping[str, Any]] | None = None,
     add_generation_prompt: bool = True,
     continue_final_message: bool = False,
+    max_model_len: int | None = None,
     **template_kwargs: Any,
 ) -> list[int]:
     """Token ids of the conversation, as the template lays it out.
 
     BOS is what the template writes. Only where the template never mentions it and the
     vocabulary came from a GGUF file that asks for one is it added in front, as llama.cpp does;
-    Hugging Face adds none. Raises `BadInput` as `ChatTemplate.render` does.
+    Hugging Face adds none. Raises `BadInput` as `ChatTemplate.render` does, and `PromptTooLong`,
+    before it is tokenised, where it surely has `max_model_len` tokens or more.
     """
     given = plain([messages, tools, documents, template_kwargs], "the conversation")
     guard = _Guard(tokenizer, template, given)
@@ -54,6 +57,10 @@ def encode_chat(
         template_kwargs,
         guard.protect,
     )
+    if max_model_len is not None:
+        fewest = tokenizer.surely(guard.restore(text), max_model_len)
+        if fewest is not None:
+            raise PromptTooLong(fewest, max_model_len, at_least=True)
     ids: list[int] = []
     for fragment in tokenizer.control_tokens.split(text):
         if fragment.token is not None:
@@ -134,13 +141,14 @@ def _strings(value: object) -> Iterator[str]:
 def _unused(text: str, count: int) -> list[str]:
     """Marks that occur in `text` neither plainly nor as JSON escapes."""
     lowered = text.lower()
-    free = [mark for mark in _MARKS if mark not in text and _escaped(mark) not in lowered]
+    unused = (mark for mark in _MARKS if mark not in text and _escaped(mark) not in lowered)
+    free = list(islice(unused, count))  # each is looked for in all of a text of megabytes
     if len(free) < count:
         raise BadInput(
             "the conversation uses up the noncharacters (U+FDD0 to U+FDEF and their like) that "
             "keep text apart from control tokens: remove them"
         )
-    return free[:count]
+    return free
 
 
 def _escaped(char: str) -> str:

@@ -7,15 +7,13 @@ shipped. Decoding is ours, from each token's bytes; it follows the decoder the f
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from tokenizers import AddedToken as LibraryToken
 from tokenizers import Tokenizer as Library
-from tokenizers.decoders import Decoder
-from tokenizers.pre_tokenizers import PreTokenizer
 
 from pellucid.core.errors import BadInput, FormatError, UnsupportedError
 from pellucid.text.added import AddedToken, AddedTokens
@@ -25,6 +23,7 @@ from pellucid.text.gguf_vocab import MAX_TOKENS
 from pellucid.text.merge_steps import Merger, library_merger
 from pellucid.text.special_names import end_names
 from pellucid.text.vocabulary import SPACE_MARK, Spelling, TokenKind, Vocabulary, byte_value
+from pellucid.text.width import parts
 
 _FILE: Final = "tokenizer.json"
 
@@ -110,7 +109,7 @@ def _vocabulary(file: Path, library: Library, added: Mapping[int, LibraryToken])
             )
         tokens[token_id] = token
         kinds[token_id] = int(TokenKind.NORMAL)
-    if any(part["type"] == "ByteFallback" for part in _parts(library.decoder)):
+    if any(part["type"] == "ByteFallback" for part in parts(library.decoder)):
         for byte in range(256):
             token_id = id_of.get(f"<0x{byte:02X}>", -1)
             if token_id >= 0:
@@ -122,24 +121,15 @@ def _vocabulary(file: Path, library: Library, added: Mapping[int, LibraryToken])
     return Vocabulary(tokens, kinds, spelling, strip, id_of)
 
 
-def _parts(component: Decoder | PreTokenizer | None) -> Iterable[dict[str, object]]:
-    """The settings of a decoder or pre-tokenizer, a sequence as its members."""
-    if component is None:
-        return []
-    state = json.loads(component.__getstate__())
-    members = state.get("decoders") or state.get("pretokenizers")
-    return members if members is not None else [state]
-
-
 def _spelling(file: Path, library: Library) -> tuple[Spelling, bool]:
     """How tokens spell text, and whether decoding takes a leading space away."""
-    parts = list(_parts(library.decoder)) or list(_parts(library.pre_tokenizer))
-    names = {str(part["type"]) for part in parts}
+    found = list(parts(library.decoder)) or list(parts(library.pre_tokenizer))
+    names = {str(part["type"]) for part in found}
     if "ByteLevel" in names:
         return "bytes", False
     strip = False
     known = names <= {"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace", "Split"}
-    for part in parts:
+    for part in found:
         match part["type"]:
             case "Metaspace":
                 known = known and part.get("replacement") == SPACE_MARK
@@ -173,7 +163,7 @@ def _without_first_space(library: Library) -> Library | None:
 
 
 def _prepends_first(library: Library) -> bool:
-    return any(part.get("prepend_scheme") == "first" for part in _parts(library.pre_tokenizer))
+    return any(part.get("prepend_scheme") == "first" for part in parts(library.pre_tokenizer))
 
 
 def _surroundings(library: Library) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 
 from pellucid.text.encoders import Span
 from pellucid.text.merging import Priority, merge_symbols
 from pellucid.text.vocabulary import SPACE_MARK
+from pellucid.text.width import Width
 
 Scores = Mapping[str, float]
 _CACHED_SEGMENTS = 1 << 16
@@ -78,6 +80,12 @@ class ScoreEncoder:
         self._space_prefix = space_prefix
         self._segmenter = Segmenter(scores)
         self._seen: dict[str, list[str]] = {}
+
+    @cached_property
+    def width(self) -> Width | None:
+        if len(self._byte_ids) < 256:
+            return None  # what has no token fuses, or vanishes
+        return Width(max(map(len, self._id_of), default=1), in_bytes=False)
 
     def ids(self, text: str, at_start: bool) -> list[int]:
         return self.spans(text, at_start)[0]

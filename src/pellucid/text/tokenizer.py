@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pellucid.core.errors import BadInput
 from pellucid.text.added import AddedToken, AddedTokens, Fragment
@@ -15,9 +15,13 @@ from pellucid.text.encoders import Encoder
 from pellucid.text.gguf_build import build_encoder
 from pellucid.text.gguf_vocab import GgufTokenizer, read_gguf_tokenizer
 from pellucid.text.vocabulary import TokenKind, Vocabulary
+from pellucid.text.width import Width
 
 if TYPE_CHECKING:
     from pellucid.text.merge_steps import MergedPiece, Merger
+
+_STRETCH: Final = 1 << 16
+_COUNTED: Final = 1 << 15  # the ids of so many characters are counted in some tens of milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,29 @@ class Tokenizer:
                 ids += self._encoder.ids(fragment.text, at_start and fragment.start == 0)
         return ids
 
+    def fewest_ids(self, text: str) -> int:
+        """A lower bound on how many ids `text` is, special ones parsed or not, that costs next to
+        nothing: 0 where none is known."""
+        width = self._width
+        return 0 if width is None else width.fewest(text)
+
+    def surely(self, text: str, count: int) -> int | None:
+        """As `fewest_ids`, if that is `count` or more and to count the ids would take long."""
+        if len(text) < max(count, _COUNTED):
+            return None
+        fewest = self.fewest_ids(text)
+        return fewest if fewest >= count else None
+
+    @cached_property
+    def _width(self) -> Width | None:
+        """Of what `encode` takes text apart into, whole tokens included."""
+        width = self._encoder.width
+        whole = [*self._user_defined, *self._control]
+        if width is None or any(token.lstrip or token.rstrip for token in whole):
+            return None
+        longest = max((len(token.text.encode()) for token in whole), default=0)
+        return replace(width, most=max(width.most, longest))
+
     def pieces(
         self, text: str | bytes, *, parse_special: bool = False, add_special: bool = True
     ) -> list[Piece]:
@@ -221,7 +248,10 @@ class Tokenizer:
 
         Raises `BadInput` at an id the vocabulary does not have.
         """
-        data = b"".join(self._visible_bytes(ids, skip_special_tokens))
+        shown = self._shown[skip_special_tokens]
+        # In stretches, between which other threads may run: there may be millions.
+        stretches = (ids[at : at + _STRETCH] for at in range(0, len(ids), _STRETCH))
+        data = b"".join([b"".join(map(shown.__getitem__, some)) for some in stretches])
         if self.vocabulary.strip_prefix_space and not continuation and data.startswith(b" "):
             data = data[1:]
         return data.decode("utf-8", "replace")
@@ -246,11 +276,9 @@ class Tokenizer:
                 f"{token_id} is no token id: this vocabulary has ids 0 to {self.vocab_size - 1}"
             )
 
-    def _visible_bytes(self, ids: Sequence[int], skip_special: bool) -> Iterator[bytes]:
-        for token_id in ids:
-            self.check_id(token_id)
-            if not (skip_special and self.vocabulary.is_special(token_id)):
-                yield self.vocabulary.token_bytes(token_id)
+    @cached_property
+    def _shown(self) -> tuple[_Shown, _Shown]:
+        return _Shown(self, skip_special=False), _Shown(self, skip_special=True)
 
     def _piece(self, token_id: int, start: int, end: int) -> Piece:
         data = self.vocabulary.token_bytes(token_id)
@@ -258,6 +286,21 @@ class Tokenizer:
 
     def _split(self, text: str, parse_special: bool) -> Iterator[Fragment]:
         return (self._special_splitter if parse_special else self._text_splitter).split(text)
+
+
+class _Shown(dict[int, bytes]):
+    """What each id shows, found when it is first looked up."""
+
+    def __init__(self, tokenizer: Tokenizer, *, skip_special: bool) -> None:
+        self._tokenizer = tokenizer
+        self._skip_special = skip_special
+
+    def __missing__(self, token_id: int) -> bytes:
+        self._tokenizer.check_id(token_id)
+        vocabulary = self._tokenizer.vocabulary
+        skipped = self._skip_special and vocabulary.is_special(token_id)
+        shown = self[token_id] = b"" if skipped else vocabulary.token_bytes(token_id)
+        return shown
 
 
 def _added(source: GgufTokenizer, *kinds: TokenKind) -> list[AddedToken]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import threading
 from pathlib import Path
 
 import pytest
 
-from pellucid import LLM, AsyncLLM, BadInput, SamplingParams
+from pellucid import LLM, AsyncLLM, BadInput, PromptTooLong, SamplingParams
 from pellucid.engine.client import EngineClient, LocalClient
 from pellucid.engine.conversation import Layout
+from pellucid.engine.lanes import WIDTHS
+from pellucid.engine.process.client import ProcessClient
 from tests.python.engine.conftest import DEFAULTS
 
 PARAMS = SamplingParams(temperature=0, max_tokens=9, ignore_eos=True, logprobs=1)
@@ -46,3 +49,39 @@ def test_a_client_serves_prompts_and_conversations(tiny_path: Path, llm: LLM) ->
             await client.check_health()
 
     asyncio.run(scene(LocalClient(AsyncLLM(tiny_path, **DEFAULTS))))
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_short_request_waits_for_no_long_text(tiny_path: Path, apart: bool) -> None:
+    """Neither a prompt, a conversation, an embedding nor a count of tokens."""
+
+    async def scene() -> None:
+        client: EngineClient
+        if apart:
+            client = await ProcessClient.start(tiny_path, **DEFAULTS)
+        else:
+            client = LocalClient(AsyncLLM(tiny_path, **DEFAULTS))
+        end = threading.Event()
+        long = [
+            asyncio.ensure_future(client.lanes.run(WIDTHS[-1] + 1, end.wait)) for _ in range(10)
+        ]
+        try:
+            for prompt in "hello", HELLO, "x" * 90:
+                stream = await client.stream(prompt, PARAMS)
+                assert [increment async for increment in stream]
+            assert await client.chat_token_ids(HELLO)
+            assert (await client.embed("hello")).embedding
+            with pytest.raises(PromptTooLong, match=r"[0-9]{4} tokens"):
+                await client.stream("x" * 9000, PARAMS)
+        finally:
+            end.set()
+        await asyncio.gather(*long)
+        with pytest.raises(PromptTooLong, match=r"at least [0-9]+ tokens and the context holds 96"):
+            await client.stream("x" * (WIDTHS[-1] + 1), PARAMS)
+        with pytest.raises(PromptTooLong, match=r"at least [0-9]+ tokens and the context holds 96"):
+            await client.embed("x" * (WIDTHS[-1] + 1))
+        with pytest.raises(PromptTooLong, match=r"at least [0-9]+ tokens and the context holds 96"):
+            await client.stream([{**HELLO[0], "content": "x" * (WIDTHS[-1] + 1)}], PARAMS)
+        await client.close()
+
+    asyncio.run(asyncio.wait_for(scene(), 120))

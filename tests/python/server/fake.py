@@ -26,6 +26,7 @@ from pellucid.engine.client import ModelInfo
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.frontend import Frontend
 from pellucid.engine.gathered import Gathered
+from pellucid.engine.lanes import Lanes
 from pellucid.engine.records import Cursor, EngineAbout, Records
 from pellucid.engine.request import Request
 from pellucid.engine.stats import EngineStats
@@ -139,6 +140,7 @@ class FakeClient:
         if template is not None:
             metadata = {**metadata, "tokenizer.chat_template": template}
         templates = gguf_chat_templates(metadata, path)
+        self.lanes = Lanes()
         self.gate = asyncio.Event()
         self.pages: tuple[int, int, int] | None = (8, 0, 0)
         self.live: dict[str, FakeStream] = {}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import httpx
 import pytest
 
 from pellucid.core.errors import BadInput, PellucidError
+from pellucid.engine.lanes import WIDTHS
 from pellucid.server.settings import RequestLimits
 from tests.python.server.fake import FakeClient
 from tests.python.server.running import Running, events_of
@@ -76,6 +80,36 @@ def test_a_prompt_that_does_not_fit_is_refused_with_both_numbers(
         assert error["code"] == "context_length_exceeded"
         numbers = [int(word) for word in error["message"].split() if word.isdigit()]
         assert 2000 in numbers and max(numbers) >= 3000
+
+
+@pytest.mark.parametrize("path", GENERATING)
+def test_a_prompt_that_surely_does_not_fit_is_refused_uncounted(server: Running, path: str) -> None:
+    """However long: its bytes over the longest token's are a bound, and are said as one."""
+    long = "lorem " * 100_000
+    body = json.loads(json.dumps(GENERATING[path]).replace('"hi"', json.dumps(long)))
+    error = envelope(server.post(path, body), 400)
+    assert error["code"] == "context_length_exceeded"
+    found = re.search(r"holds 2000 tokens and the prompt has at least (\d+)", error["message"])
+    assert found is not None
+    assert 2000 <= int(found[1]) <= 600_000
+
+
+def test_short_texts_are_tokenised_beside_long_ones(server: Running) -> None:
+    end = threading.Event()
+    lanes = server.client.lanes
+    long = [server.call(asyncio.ensure_future, lanes.run(WIDTHS[-1] + 1, end.wait)) for _ in "123"]
+    try:
+        ids = server.post("/tokenize", {"prompt": "hello"}).json()["tokens"]
+        assert server.post("/detokenize", {"tokens": ids}).json()["prompt"] == "hello"
+        said = {"messages": [{"role": "user", "content": "hello"}]}
+        assert server.post("/tokenize", said).json()["count"] > len(ids)
+        assert server.post("/tokenize/pieces", {"prompt": "hello"}).status_code == 200
+        asked = {"prompt": "hello", "echo": True, "logprobs": 1, "max_tokens": 1}
+        assert server.post("/v1/completions", asked).status_code == 200
+        assert not any(one.done() for one in long)
+    finally:
+        end.set()
+    server.until(lambda: all(one.done() for one in long))
 
 
 @pytest.mark.parametrize("path", GENERATING)

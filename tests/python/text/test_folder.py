@@ -150,6 +150,19 @@ def test_detokenizer_joins_to_the_whole(data: st.DataObject, ours: dict[str, Tok
     assert shown == tokenizer.decode(ids)
 
 
+@given(data=st.data(), times=st.integers(1, 9))
+def test_no_text_is_fewer_tokens_than_its_bound(
+    data: st.DataObject, times: int, ours: dict[str, Tokenizer]
+) -> None:
+    name = data.draw(st.sampled_from(sorted(ours)))
+    text = times * data.draw(
+        st.sampled_from(TEXTS) | st.text() | st.text("e\u0301\u0327 \u1100\u1161")
+    )
+    fewest = ours[name].fewest_ids(text)
+    assert fewest <= len(ours[name].encode(text, add_special=False))
+    assert fewest > 0 or len(text) < 4 or name == "unigram"
+
+
 def test_template_pieces_behind_tokens_get_no_space(ours: dict[str, Tokenizer]) -> None:
     """What stands between a chat template's control tokens is encoded apart, and yet as the
     library encodes the whole."""

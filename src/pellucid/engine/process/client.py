@@ -127,6 +127,7 @@ class ProcessClient(RemoteClient):
         await self._supervisor.check()
 
     async def close(self) -> None:
+        self.lanes.close()
         await self._supervisor.close()
 
     def _start(self, request: Request) -> AsyncStream:

@@ -13,7 +13,7 @@ from pellucid.engine.conversation import Layout
 from pellucid.server.choices import ChatAnswer
 from pellucid.server.conversation import Conversation, Tools
 from pellucid.server.errors import ApiError, bad_request
-from pellucid.server.events import event
+from pellucid.server.events import event, unless_gone
 from pellucid.server.params import messages_params
 from pellucid.server.reading import Read, read
 from pellucid.server.routes.streaming import answered
@@ -44,7 +44,7 @@ async def count_tokens(request: Request) -> Response:
     conversation = Conversation(
         service, call, _as_messages(asked), service.defaults, _layout(asked), _tools(asked), _NAMES
     )
-    body = {"input_tokens": await conversation.count(), **asking.extras}
+    body = {"input_tokens": await unless_gone(request, conversation.count()), **asking.extras}
     return JSONResponse(body, headers=asking.headers)
 
 

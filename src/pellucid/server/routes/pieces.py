@@ -6,7 +6,6 @@ where it came from, and the merges that made it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import accumulate
@@ -46,7 +45,8 @@ async def token_pieces(request: Request) -> JSONResponse:
         tokenizer = await found.named(asked.tokenizer)
         if asked.prompt is not None:
             _bound(len(asked.prompt), "prompt")
-            body = await asyncio.to_thread(_of_text, tokenizer, asked)
+            size = len(asked.prompt)
+            body = await service.client.lanes.run(size, _of_text, tokenizer, asked)
         else:
             body = await _of_conversation(service, asked)
     except PellucidError as error:
@@ -69,7 +69,9 @@ async def _of_conversation(service: Service, asked: PiecesRequest) -> dict[str, 
     ids = await service.client.chat_token_ids(messages)
     contents = [message.get("content") for message in messages]
     said = [content for content in contents if isinstance(content, str)]
-    return await asyncio.to_thread(_laid_out, service.tokenizer, ids, said, bool(asked.merges))
+    return await service.client.lanes.run(
+        len(ids), _laid_out, service.tokenizer, ids, said, bool(asked.merges)
+    )
 
 
 def _laid_out(

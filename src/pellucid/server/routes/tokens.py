@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from pellucid.core.errors import PellucidError
+from pellucid.core.errors import Overloaded, PellucidError
 from pellucid.server.conversation import Tools, laid_out_with
 from pellucid.server.errors import bad_request
+from pellucid.server.events import unless_gone
 from pellucid.server.logprobs import token_string
 from pellucid.server.reading import read
 from pellucid.server.routes.chat import as_messages, layout_of
@@ -24,14 +24,16 @@ async def tokenize(request: Request) -> JSONResponse:
     service: Service = request.app.state.service
     asking = await read(request, TokenizeRequest)
     service.model_named(asking.asked.model)
-    ids = await _ids(service, asking.asked)
+    ids = await unless_gone(request, _ids(service, asking.asked))
     body: dict[str, Any] = {
         "count": len(ids),
         "max_model_len": service.model.max_model_len,
         "tokens": ids,
     }
     if asking.asked.return_token_strs:
-        body["token_strs"] = await asyncio.to_thread(_strings, service.tokenizer, ids)
+        body["token_strs"] = await service.client.lanes.run(
+            len(ids), _strings, service.tokenizer, ids
+        )
     return JSONResponse({**body, **asking.extras}, headers=asking.headers)
 
 
@@ -42,7 +44,12 @@ async def detokenize(request: Request) -> JSONResponse:
     service.model_named(asking.asked.model)
     skip = bool(asking.asked.skip_special_tokens)
     try:
-        text = await asyncio.to_thread(service.tokenizer.decode, asking.asked.tokens, skip)
+        decoding = service.client.lanes.run(
+            len(asking.asked.tokens), service.tokenizer.decode, asking.asked.tokens, skip
+        )
+        text = await unless_gone(request, decoding)
+    except Overloaded as error:
+        raise await service.refusal(error) from error
     except PellucidError as error:
         raise bad_request(str(error), "tokens") from error
     body = {"prompt": text, "content": text, **asking.extras}
@@ -55,7 +62,8 @@ async def _ids(service: Service, asked: TokenizeRequest) -> list[int]:
     try:
         if asked.prompt is not None:
             _refuse(asked, "messages", "tools add_generation_prompt continue_final_message")
-            return await asyncio.to_thread(
+            return await service.client.lanes.run(
+                len(asked.prompt),
                 service.tokenizer.encode,
                 asked.prompt,
                 parse_special=bool(asked.parse_special),
