@@ -124,6 +124,7 @@ def recorded(server: Server, model: str) -> dict[str, Any]:
     for path, body in (
         ("/tokenize/pieces", {"prompt": defaults["text"], "merges": True}),
         ("/guide/look", {"prompt": defaults["prompt"]}),
+        ("/guide/look", {"prompt": defaults["sentence"]}),
         (
             "/v1/completions",
             {"prompt": defaults["sample"], "max_tokens": 1, "temperature": 0, "logprobs": 20},

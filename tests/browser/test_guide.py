@@ -40,14 +40,51 @@ SAYS = {
     "speculation": "Pays",
     "serving": "At 60 %",
 }
-WORDS = "(document.querySelector('figure.live .words')?.textContent ?? '')"
+WORDS = "[...document.querySelectorAll('figure.live .words')].map((w) => w.textContent).join(' ')"
+# Draws every figure of a page: each when it was in sight.
+SHOW_ALL = """(async () => {
+  for (const figure of document.querySelectorAll("pellucid-figure")) {
+    do {
+      figure.scrollIntoView({ behavior: "instant" });
+      await new Promise((done) => requestAnimationFrame(done));
+    } while (!figure.querySelector("figure.live"));
+  }
+  return true;
+})()"""
 
 
 def drawn(page: Page, says: str) -> str:
-    """What the figure says, once that is what it says."""
-    page.run("document.querySelector('pellucid-figure').scrollIntoView()")
-    page.until("document.querySelector('figure.live') !== null")
+    """What the figures say, once this is among it."""
+    page.run(SHOW_ALL)
+    page.until("document.querySelector('[aria-busy]') === null")
     return str(page.until(f"{WORDS}.includes({says!r}) && ({WORDS} || ' ')"))
+
+
+ANIMATED = """[...document.querySelectorAll("pellucid-figure")].every((figure) =>
+  figure.querySelector("figure.live:not([aria-busy]) .words")?.textContent)
+  && document.querySelector(".player") !== null"""
+# Each animation to each of its places; what it said there, and whether it drew anything.
+THROUGH = """[...document.querySelectorAll(".player")].map((player) => {
+  const scrub = player.querySelector("input[type=range]");
+  const said = new Set(), figure = player.closest("figure.live");
+  for (let at = 0; at <= Number(scrub.max); at += 1) {
+    scrub.value = at;
+    scrub.dispatchEvent(new Event("input"));
+    said.add(figure.textContent);
+  }
+  const broken = /NaN|undefined|Infinity/.test([...said].join(" ")) ||
+    figure.querySelector(".words.bad") !== null;
+  return [figure.querySelector("strong").textContent, Number(scrub.max) + 1, said.size, broken];
+})"""
+
+
+def animations(page: Page) -> int:
+    """Goes through every animation of a page that is drawn; how many there are."""
+    page.until(ANIMATED)
+    found = page.run(THROUGH)
+    for question, steps, pictures, broken in found:
+        assert steps >= 5 and pictures == steps and not broken, question
+    return len(found)
 
 
 def stays(page: Page, place: str) -> bool:
@@ -78,6 +115,7 @@ def test_the_figure_of_each_chapter_draws_on_a_desk_and_on_a_phone(
 ) -> None:
     page = open_page(f"{served.url}/guide/{name}")
     drawn(page, SAYS[name])
+    assert animations(page) >= 1
     assert page.errors == []
     assert stays(page, served.url)
     page.resize(360, 740)
@@ -158,6 +196,11 @@ def test_an_animation_waits_steps_both_ways_and_does_not_play_for_who_wants_none
     assert page.run(owned) == 3
     press(page, "◀ Step")
     assert page.run(owned) == 0
+    page.run("document.querySelector('.scrub').focus()")
+    for _ in range(2):
+        page.press("ArrowRight")
+    page.until(f"{owned} === 5")
+    assert page.run("document.querySelector('.scrub').getAttribute('aria-valuetext')") == "3 of 11"
     hidden = f"{button('Play')}.hidden"
     assert page.run(hidden) is True
     page.prefer(prefers_reduced_motion="no-preference")
@@ -175,19 +218,21 @@ def test_one_figure_asks_what_is_typed(served: Running, open_page: Open) -> None
     assert page.errors == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["attention", "logits-and-sampling", "pages"])
-def test_axe_finds_nothing(served: Running, open_page: Open, name: str, scheme: str) -> None:
+@pytest.mark.parametrize("name", SAYS)
+def test_axe_finds_nothing_in_either_theme(served: Running, open_page: Open, name: str) -> None:
     if not AXE.is_file():
         pytest.skip("axe-core is not here: `npm install` in tests/browser brings it")
-    page = open_page(f"{served.url}/guide/{name}", prefers_color_scheme=scheme)
+    page = open_page(f"{served.url}/guide/{name}", prefers_color_scheme="light")
     drawn(page, SAYS[name])
     page.run(AXE.read_text())
-    found = page.run(
-        "axe.run(document).then(({ violations }) => violations.map((v) =>"
-        " `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 120)).join(' | ')}`))"
-    )
-    assert found == []
+    for scheme in ("light", "dark"):
+        page.prefer(prefers_color_scheme=scheme, prefers_reduced_motion="reduce")
+        page.until(f"document.documentElement.dataset.theme === '{scheme}'")
+        found = page.run(
+            "axe.run(document).then(({ violations }) => violations.map((v) =>"
+            " `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 120)).join(' | ')}`))"
+        )
+        assert found == [], scheme
 
 
 # As plain files
@@ -214,6 +259,7 @@ def files(served: Running, tool: ModuleType, tmp_path_factory: pytest.TempPathFa
 def test_the_same_figures_are_recorded_in_files(files: Path, open_page: Open, name: str) -> None:
     page = open_page((files / f"{name}.html").as_uri())
     words = drawn(page, SAYS[name])
+    assert animations(page) >= 1
     assert page.errors == []
     assert stays(page, "file:")
     mark = page.run("document.querySelector('.mark-of').textContent")

@@ -7,10 +7,10 @@ globalThis.document = { getElementById: (id) => (id === "numbers" ? { textConten
 globalThis.matchMedia = () => ({ matches: false, addEventListener() {} });
 
 const figure = (name) => import(`../web/guide/figures/${name}.js`);
-const { chosen, pick } = await figure("sampling");
+const { chosen, fromAnswer, pick } = await figure("sampling");
 const { rowsOf } = await figure("tokens");
 const { agreement } = await figure("positions");
-const { bound, stepOf } = await figure("roofline");
+const { bound, MACHINES, stepOf } = await figure("roofline");
 const { cacheBytes } = await figure("kv");
 const { statesOf } = await figure("pages");
 const { block, quantised } = await figure("quantisation");
@@ -18,6 +18,13 @@ const { expected, roundsOf } = await figure("speculation");
 const { waits } = await figure("serving");
 const { firstOfRun } = await figure("layers");
 const { summed } = await figure("batching");
+const { online } = await figure("tiles");
+const { handsOf } = await figure("turning");
+const { stagesOf } = await figure("funnel");
+const { tripsOf } = await figure("trips");
+const { stepsOf } = await figure("growing");
+const { placed, summary } = await figure("slots");
+const { lifeOf, roundsOf: servedIn } = await figure("queue");
 const { random } = await import("../web/guide/draw.js");
 
 const close = (a, b, within = 1e-9) => assert.ok(Math.abs(a - b) <= within, `${a} is not ${b}`);
@@ -107,6 +114,84 @@ test("waiting grows with load, and falls with places", () => {
   assert.ok(waits(0.95, 8).late > waits(0.5, 8).late);
   assert.ok(waits(0.8, 32).late < waits(0.8, 1).late);
   assert.equal(waits(0.05, 32).half, 0);
+});
+
+test("shares found page by page are those of the whole row, whatever the pages", () => {
+  const scores = [-3, 0.5, -9, 2, 7, -1, 6.5];
+  const exact = scores.map((score) => Math.exp(score) / sum(scores.map(Math.exp)));
+  for (const size of [1, 2, 3, 7, 10]) {
+    const steps = online(scores, size);
+    steps.at(-1).shares.forEach((share, i) => close(share, exact[i]));
+    for (const { shares, factor } of steps) {
+      close(sum(shares), 1);
+      assert.ok(factor >= 0 && factor <= 1);
+    }
+  }
+});
+
+test("hands turn as far as their pair says", () => {
+  const hands = handsOf(10000, 32, 6, 5);
+  assert.deepEqual([hands[0].pair, hands.at(-1).pair], [0, 31]);
+  close(hands[0].angle, 5);
+  close(hands.at(-1).angle, 5 * 10000 ** (-62 / 64));
+});
+
+test("each filter leaves no more than the one before it", () => {
+  const stages = stagesOf(Array.from({ length: 20 }, (_, i) => -0.3 * i - 1));
+  const left = stages.map(({ shares }) => shares.filter(Boolean).length);
+  assert.deepEqual(left, left.toSorted((a, b) => b - a));
+  assert.ok(left.at(-1) < left[0]);
+  for (const { shares } of stages) close(sum(shares), 1);
+  assert.deepEqual(fromAnswer({ choices: [{ logprobs: { top_logprobs: [{ a: -2, b: -1 }] } }] }).map((one) => one.text), ["b", "a"]);
+});
+
+test("the weights make one trip for the prompt and one for each later token", () => {
+  const frames = tripsOf(12, 4, 6);
+  assert.equal(frames.at(-1).fetched, 4 * 6);
+  assert.equal(frames.filter(({ part, rows }) => part !== null && rows === 12).length, 6);
+  assert.equal(frames.at(-1).done, 12 + 3); // the last token has been chosen, and not computed
+});
+
+test("a cache holds what was computed, and spares what it would take without", () => {
+  const steps = stepsOf(MODEL, 8, 4);
+  assert.deepEqual(steps.map(({ held }) => held), [0, 8, 9, 10, 11]);
+  assert.equal(steps.at(-1).without, 8 + 9 + 10 + 11);
+  close(steps.at(-1).read, 11 * 23040);
+  close(sum(steps.map(({ written }) => written)), 11 * 23040);
+});
+
+test("no place is taken twice, and continuous batches end sooner with fewer empty places", () => {
+  const requests = [[0, 6], [0, 16], [0, 4], [0, 9], [2, 5], [3, 12], [20, 3]];
+  const ends = [true, false].map((continuous) => {
+    const found = placed(requests, 4, continuous);
+    for (const [i, one] of found.entries()) {
+      assert.ok(one.start >= one.came);
+      assert.equal(one.end - one.start, requests[i][1]);
+      for (const other of found.slice(0, i)) assert.ok(other.place !== one.place || other.end <= one.start || other.start >= one.end);
+    }
+    const all = Math.max(...found.map((one) => one.end));
+    const { done, waiting, empty } = summary(found, all);
+    assert.deepEqual([done, waiting, empty], [7, 0, 4 * all - sum(requests.map(([, tokens]) => tokens))]);
+    return all;
+  });
+  assert.ok(ends[0] < ends[1]);
+});
+
+test("a simulated server gives every request its tokens, in no more places and positions than it has", () => {
+  const requests = [[0, 96, 10], [0, 64, 14], [2, 300, 3], [3, 64, 6], [9, 96, 7]];
+  const rounds = servedIn(MODEL, MACHINES.laptop, requests, 3, 128);
+  const prefilled = new Map();
+  for (const { from, to, batch } of rounds.slice(1)) {
+    assert.ok(to > from && batch.length > 0 && batch.length <= 3);
+    assert.equal(new Set(batch.map(([one]) => one)).size, batch.length);
+    for (const [one, kind] of batch) if (kind === "prefill") prefilled.set(one, (prefilled.get(one) ?? 0) + 1);
+  }
+  requests.forEach(([, prompt, answer], i) => {
+    const { came, tokens } = lifeOf(rounds, requests, i, rounds.length - 1);
+    assert.equal(tokens.length, answer);
+    assert.ok(tokens[0] > came);
+    assert.ok(prefilled.get(i) >= Math.ceil(prompt / 128));
+  });
 });
 
 test("small things", () => {

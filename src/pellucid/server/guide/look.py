@@ -11,9 +11,11 @@ import asyncio
 import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
-from math import prod
+from math import log, prod
 from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
 
 from pellucid.core.errors import BadInput, Overloaded, PellucidError
 from pellucid.explain.inside import Inside, look_inside
@@ -27,6 +29,7 @@ _KEPT: Final = 4
 MOST_WAITING: Final = 16
 _AGAIN_S: Final = 2
 _SHOWN: Final = 3
+_FEATURES: Final = 32  # of a vector, as many as a page has room for
 
 
 class Looks:
@@ -61,8 +64,9 @@ class Looker:
         self._kept: OrderedDict[tuple[int, ...], Inside] = OrderedDict()
 
     def look(self, prompt: str, layer: int | None, left: threading.Event) -> dict[str, Any]:
-        """Tokens; the lens's likeliest tokens after each layer; every head's weights in `layer`, or
-        in the layer of the most focused head. `left`: nobody waits for it any more.
+        """Tokens; the lens's likeliest tokens after each layer; the last token's row and what the
+        layers made of it; every head's weights in `layer`, or in the layer of the most focused
+        head, and that head's last row as logarithms. `left`: nobody waits for it any more.
 
         Raises `BadInput` for an empty prompt, a long one, a layer that is not there, and a model
         that is too large to be looked into beside its engine.
@@ -86,8 +90,10 @@ class Looker:
                 ]
                 for row in probabilities(inside.lens)
             ],
+            **_stream(inside),
             "layer": chosen.layer,
             "head": chosen.head,
+            "logs": [round(log(max(weight, 1e-30)), 4) for weight in chosen.weights],
             "layers": inside.spec.n_layers,
             "heads": [
                 [[round(float(weight), 4) for weight in row] for row in heads.matrix(head)]
@@ -117,3 +123,26 @@ class Looker:
     def _text(self, token: int) -> str:
         known = token < self._tokenizer.vocab_size
         return self._tokenizer.token_text(token) if known else f"[row {token}]"
+
+
+def _stream(inside: Inside) -> dict[str, Any]:
+    """The residual stream of the last token.
+
+    `row`: the first numbers of its embedding; `features`: which numbers are the largest after the
+    last layer; `stream`: those, as the embedding left them and as each layer did; `sizes`: the root
+    mean square of all; `added`: that of what each added.
+    """
+    every = inside.residuals
+    largest = np.sort(np.argsort(-np.abs(every[-1]), kind="stable")[:_FEATURES])
+    steps = np.diff(every, axis=0, prepend=0)
+    return {
+        "row": _rounded(every[0][:_FEATURES]),
+        "features": largest.tolist(),
+        "stream": [_rounded(row[largest]) for row in every],
+        "sizes": _rounded(np.sqrt(np.mean(every**2, axis=1))),
+        "added": _rounded(np.sqrt(np.mean(steps**2, axis=1))),
+    }
+
+
+def _rounded(values: Any) -> list[float]:
+    return [float(f"{value:.4g}") for value in values]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import socket
 import subprocess
@@ -14,9 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pellucid.core.errors import Overloaded, PellucidError
+from pellucid.explain.inside import look_inside
+from pellucid.formats import open_checkpoint
 from pellucid.server.guide import look, page
 from pellucid.server.guide.chapters import CHAPTERS, chapters
 from pellucid.server.guide.markdown import render
@@ -109,8 +113,25 @@ def test_a_look_inside(server: Running) -> None:
         for i, row in enumerate(head):
             assert sum(row) == pytest.approx(1, abs=1e-3 * n)
             assert not any(row[i + 1 :])
+    chosen = seen["heads"][seen["head"]][-1]
+    assert [math.exp(one) for one in seen["logs"]] == pytest.approx(chosen, abs=1e-4)
     again = server.post("/guide/look", {"prompt": "hello", "layer": 0}).json()
     assert again["layer"] == 0
+
+
+def test_what_a_look_says_of_the_stream_adds_up(server: Running, tiny_path: Path) -> None:
+    seen = server.post("/guide/look", {"prompt": "hello"}).json()
+    with open_checkpoint(tiny_path) as checkpoint:
+        ids = [token["id"] for token in seen["tokens"]]
+        every = look_inside(checkpoint, ids, 96).residuals
+    size = min(32, every.shape[1])
+    assert seen["row"] == pytest.approx(every[0][:size], rel=1e-3)
+    for row, exact in zip(seen["stream"], every, strict=True):
+        assert row == pytest.approx(exact[seen["features"]], rel=1e-3)
+    assert seen["sizes"] == pytest.approx([np.sqrt(np.mean(row**2)) for row in every], rel=1e-3)
+    assert seen["added"][0] == seen["sizes"][0]
+    last = np.sqrt(np.mean((every[-1] - every[-2]) ** 2))
+    assert seen["added"][-1] == pytest.approx(last, rel=1e-3)
 
 
 @pytest.mark.parametrize(

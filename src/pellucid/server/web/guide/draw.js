@@ -26,6 +26,12 @@ export function picture(width, height, label, ...shapes) {
 
 export const label = (x, y, text, props = {}) => svg("text", { x, y, ...props }, text);
 
+/** Numbers as a row of cells at `y`: blue above zero, orange below, the fuller the further; `most` is full. */
+export function cells(values, { x, y, width, height, most }) {
+  const each = width / values.length;
+  return values.map((value, i) => svg("rect", { x: x + i * each, y, width: Math.max(1, each - 1), height, class: value < 0 ? "cell-below" : "cell-above", "fill-opacity": Math.min(1, Math.abs(value) / most).toFixed(3) }));
+}
+
 /** Logarithmic or linear place of a value between two ends. */
 export function scale(from, to, low, high, log = false) {
   const of = log ? Math.log10 : (x) => x;

@@ -10,7 +10,7 @@ const SAYS = {
 };
 
 /**
- * `{element, controls, picture, say(text), fail(error), busy(work), how(), ask(path, body), room(), onRoom(draw)}` of a figure that asks
+ * `{element, controls, picture, words, say(text), fail(error), busy(work), how(), ask(path, body), room(), onRoom(draw)}` of a figure that asks
  * `question`.
  */
 export function frame(host, question, mark) {
@@ -49,16 +49,18 @@ export function frame(host, question, mark) {
   const askIt = (path, body) => ask(path, body, how());
   /** How wide a drawing is, so that its words keep their size on a phone. */
   const room = () => Math.max(280, Math.min(620, picture.clientWidth || 620));
-  /** Calls `draw` when there is another width to draw for. */
+  let redraw = null, last = 0;
+  /** Calls `draw`, the last that was given, when there is another width to draw for. */
   const onRoom = (draw) => {
-    let last = room();
-    new ResizeObserver(() => {
+    last = room();
+    if (redraw === null) new ResizeObserver(() => {
       if (room() === last) return;
       last = room();
-      draw();
+      redraw();
     }).observe(picture);
+    redraw = draw;
   };
-  return { element, controls, picture, say, fail, busy, how, ask: askIt, room, onRoom };
+  return { element, controls, picture, words, say, fail, busy, how, ask: askIt, room, onRoom };
 }
 
 /** A text to ask with; in a copy it cannot be changed. `changed(text)` is called a moment after the last key. */
@@ -82,7 +84,11 @@ export function slider(label, { min, max, step = 1, value, shown = String }, cha
     out.textContent = shown(Number(field.value));
     changed(Number(field.value));
   });
-  return { element: el("label", {}, label, field, out), get value() { return Number(field.value); } };
+  const set = (value) => {
+    field.value = value;
+    out.textContent = shown(value);
+  };
+  return { element: el("label", {}, label, field, out), set, get value() { return Number(field.value); } };
 }
 
 export function choice(label, options, changed) {

@@ -5,6 +5,8 @@ import { Theme } from "../core/theme.js";
 import { api, recorded } from "./ask.js";
 import { attention } from "./figures/attention.js";
 import { batching } from "./figures/batching.js";
+import { funnel } from "./figures/funnel.js";
+import { growing } from "./figures/growing.js";
 import { kvCache } from "./figures/kv.js";
 import { layers } from "./figures/layers.js";
 import { life } from "./figures/life.js";
@@ -12,15 +14,22 @@ import { pages } from "./figures/pages.js";
 import { phases } from "./figures/phases.js";
 import { positions } from "./figures/positions.js";
 import { quantisation } from "./figures/quantisation.js";
+import { queue } from "./figures/queue.js";
 import { roofline } from "./figures/roofline.js";
+import { rounding } from "./figures/rounding.js";
 import { sampling } from "./figures/sampling.js";
 import { serving } from "./figures/serving.js";
+import { slots } from "./figures/slots.js";
 import { speculation } from "./figures/speculation.js";
+import { stream } from "./figures/stream.js";
+import { tiles } from "./figures/tiles.js";
 import { tokens } from "./figures/tokens.js";
+import { trips } from "./figures/trips.js";
+import { turning } from "./figures/turning.js";
 
 const FIGURES = {
-  attention, batching, "kv-cache": kvCache, layers, life, pages, phases, positions, quantisation, roofline, sampling,
-  serving, speculation, tokens,
+  attention, batching, funnel, growing, "kv-cache": kvCache, layers, life, pages, phases, positions, quantisation, queue, roofline,
+  rounding, sampling, serving, slots, speculation, stream, tiles, tokens, trips, turning,
 };
 
 /** `<pellucid-figure name="attention">`: drawn when it comes near the window, so that a page asks for little. */

@@ -1,29 +1,22 @@
 // One token's life: text, tokens, vectors, layers, probabilities, the token that is chosen, and round again.
 
-import { el, replace } from "../../core/dom.js";
+import { el } from "../../core/dom.js";
 import { numbers } from "../ask.js";
 import { DEFAULTS } from "../defaults.js";
 import { bar, chip, visible } from "../draw.js";
 import { button, frame, textField } from "../frame.js";
-import { Player } from "../player.js";
+import { animate } from "../player.js";
 
 export function life(host) {
   const figure = frame(host, "What happens to a prompt until there is one more token?", "live");
   const field = textField("Prompt", DEFAULTS.prompt, () => follow());
-  const stage = el("div", { class: "stage" });
   let player = null;
   figure.controls.append(field.element, button("Follow it", () => follow()));
 
   const follow = () => figure.busy(async () => {
     const seen = await figure.ask("/guide/look", { prompt: field.field.value });
-    const frames = framesOf(seen);
     player?.stop();
-    player = new Player(frames.length, (at) => {
-      replace(stage, frames[at].picture());
-      figure.say(frames[at].says);
-    }, { every: 1600 });
-    replace(figure.picture, stage, player.element);
-    player.show(0);
+    player = animate(figure, framesOf(seen), { every: 1600 });
   });
   follow();
 }

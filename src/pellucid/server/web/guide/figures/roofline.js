@@ -1,30 +1,39 @@
 // The roofline: what bounds a step, and what a batch does about it.
 
-import { replace, svg } from "../../core/dom.js";
+import { el, replace, svg } from "../../core/dom.js";
 import { ask, numbers } from "../ask.js";
 import { label, picture, scale } from "../draw.js";
 import { choice, frame, slider } from "../frame.js";
+import { Player } from "../player.js";
 
-const MACHINES = {
+export const MACHINES = {
   laptop: { name: "a laptop, 60 GB/s and 2 T operations/s", read: 60e9, operations: 2e12 },
   h100: { name: "NVIDIA H100, 3350 GB/s and 1979 T operations/s", read: 3350e9, operations: 1979e12 },
 };
+const LARGEST = 10; // batches of 1 to 2^10
 
 export function roofline(host) {
   const figure = frame(host, "Is a step bound by memory or by arithmetic?", "computed");
   const machines = { ...MACHINES };
   const where = choice("On", Object.entries(machines).map(([key, one]) => [key, one.name]), () => draw());
-  const batch = slider("Sequences in the step", { min: 0, max: 10, value: 0, shown: (v) => String(2 ** v) }, () => draw());
-  const context = slider("Context of each", { min: 0, max: 13, value: 8, shown: (v) => `${2 ** v} tokens` }, () => draw());
+  const batch = slider("Sequences in the step", { min: 0, max: LARGEST, value: 0, shown: (v) => String(2 ** v) }, (v) => player.to(v));
+  const context = slider("Context of each", { min: 0, max: 13, value: 6, shown: (v) => `${2 ** v} tokens` }, () => draw());
   figure.controls.append(where.element, batch.element, context.element);
+  const chartOf = el("div", {});
   const draw = () => {
     const machine = machines[where.field.value];
     const step = stepOf(numbers, 2 ** batch.value, 2 ** context.value);
     const found = bound(step, machine);
-    replace(figure.picture, chart(machine, found, figure.room()));
+    const path = Array.from({ length: batch.value + 1 }, (_, i) => bound(stepOf(numbers, 2 ** i, 2 ** context.value), machine));
+    replace(chartOf, chart(machine, path, figure.room()));
     figure.say(`${(step.bytes / 1e6).toFixed(0)} MB and ${(step.operations / 1e9).toFixed(2)} G operations: ${found.intensity.toFixed(1)} operations a byte, and the ridge is at ${found.ridge.toFixed(0)}. So it is bound by ${found.by}: at least ${(1000 * found.seconds).toPrecision(3)} ms, at most ${(2 ** batch.value / found.seconds).toFixed(0)} tokens a second together.`);
   };
-  draw();
+  const player = new Player(LARGEST + 1, (at) => {
+    batch.set(at);
+    draw();
+  }, { every: 1100, playing: (on) => figure.words.setAttribute("aria-live", on ? "off" : "polite") });
+  replace(figure.picture, chartOf, player.element);
+  player.show(0);
   figure.onRoom(draw);
   ask("/live/about").then(({ machine }) => {
     if (!machine?.peak_gb_per_s) return;
@@ -47,7 +56,9 @@ export function bound({ operations, bytes }, machine) {
   return { intensity: operations / bytes, ridge: machine.operations / machine.read, seconds: Math.max(memory, arithmetic), by: memory >= arithmetic ? "memory" : "arithmetic", rate: operations / Math.max(memory, arithmetic) };
 }
 
-function chart(machine, found, w) {
+/** `path` are the steps with ever more sequences; the last is the one that is asked about. */
+function chart(machine, path, w) {
+  const found = path.at(-1);
   const top = machine.operations * 2, low = machine.operations / 3000;
   const across = scale(0.5, 4096, 60, w - 10, true), down = scale(low, top, 220, 14, true);
   const at = (x) => Math.min(machine.operations, x * machine.read);
@@ -58,6 +69,7 @@ function chart(machine, found, w) {
   const right = across(found.intensity) < w * 0.7;
   return picture(w, 262, "Roofline: operations a second against operations a byte", ticks, rates,
     svg("polyline", { points, class: "curve" }),
+    path.slice(0, -1).map((one) => svg("circle", { cx: across(one.intensity), cy: down(one.rate), r: 3.5, class: "ring" })),
     svg("circle", { cx: across(found.intensity), cy: down(found.rate), r: 7, class: "dot" }),
     label(across(found.intensity) + (right ? 13 : -13), down(found.rate) + (right ? 14 : -10), "this step", { class: "strong", "text-anchor": right ? "start" : "end" }),
     label(across(slope) + 10, down(at(slope)) + 12, `memory, ${short(machine.read)}B/s`),

@@ -22,9 +22,7 @@ export function sampling(host) {
     button("Draw once", () => take(1)), button("Draw 100 times", () => take(100)));
 
   const fetchTop = () => figure.busy(async () => {
-    const body = { prompt: field.field.value, max_tokens: 1, temperature: 0, logprobs: 20 };
-    const answer = await figure.ask("/v1/completions", body);
-    top = Object.entries(answer.choices[0].logprobs.top_logprobs[0]).map(([text, logprob]) => ({ text, logprob })).toSorted((a, b) => b.logprob - a.logprob);
+    top = fromAnswer(await figure.ask("/v1/completions", oneToken(field.field.value)));
     again();
   });
   const settings = () => ({ temperature: temperature.value, topK: topK.value, topP: topP.value, minP: minP.value });
@@ -46,6 +44,14 @@ export function sampling(host) {
     draw();
   };
   fetchTop();
+}
+
+/** A question for the 20 likeliest next tokens. */
+export const oneToken = (prompt) => ({ prompt, max_tokens: 1, temperature: 0, logprobs: 20 });
+
+/** Its answer as `{text, logprob}`, the likeliest first. */
+export function fromAnswer({ choices }) {
+  return Object.entries(choices[0].logprobs.top_logprobs[0]).map(([text, logprob]) => ({ text, logprob })).toSorted((a, b) => b.logprob - a.logprob);
 }
 
 /** Probabilities after temperature, then min-p, top-k and top-p, as the engine's sampler has them; `logprobs` in falling order. */
