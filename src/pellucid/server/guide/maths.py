@@ -15,7 +15,9 @@ from collections.abc import Callable
 from html import escape
 from typing import Final
 
-_TOKEN: Final = re.compile(r"\\[A-Za-z]+|\\.|\d+(?:\.\d+)?|\s+|.", re.DOTALL)
+_TOKEN: Final = re.compile(
+    r"\\[A-Za-z]+|\\.|\d{1,3}(?:,\d{3})+(?!\d)|\d+(?:\.\d+)?|\s+|.", re.DOTALL
+)
 _TEXT: Final = re.compile(r"\s*\{([^{}]*)\}")
 _GREEK: Final = "alpha beta gamma delta epsilon theta lambda mu pi rho sigma tau phi omega"
 _GREEK_SIGNS: Final = "αβγδεθλμπρστφω"
@@ -29,7 +31,7 @@ _OPERATORS: Final = {
 }  # fmt: skip
 _LARGE: Final = {"sum": "∑", "prod": "∏"}
 _NAMES: Final = ("max", "min", "exp", "log", "cos", "sin", "tanh")
-_DELIMITERS: Final = (*"()[]|.", "\\{", "\\}", "\\lfloor", "\\rfloor")
+_DELIMITERS: Final = (*"()[]|.", "\\{", "\\}", "\\lfloor", "\\rfloor", "\\lceil", "\\rceil")
 _SPACES: Final = {",": "0.17em", ";": "0.28em", " ": "0.3em", "quad": "1em"}
 _UNDER: Final = {*_LARGE, "max", "min"}  # what takes its limits below and above, displayed
 

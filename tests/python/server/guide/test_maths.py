@@ -16,6 +16,7 @@ from pellucid.server.guide.maths import FormulaError, mathml
     [
         ("x", "<mi>x</mi>"),
         ("12.5", "<mn>12.5</mn>"),
+        ("49,152", "<mn>49,152</mn>"),
         ("a - b", "<mrow><mi>a</mi><mo>−</mo><mi>b</mi></mrow>"),
         (r"\frac{a}{2}", "<mfrac><mi>a</mi><mn>2</mn></mfrac>"),
         (r"\sqrt{ 64 }", "<msqrt><mn>64</mn></msqrt>"),
