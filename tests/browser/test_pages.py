@@ -174,6 +174,74 @@ def test_a_token_is_drawn_again(served: Running, open_page: Open) -> None:
     assert_quiet(page, served)
 
 
+# Where a page of this viewer's own request is drawn, in the window.
+OWN_PAGE = """(() => {
+  const { api } = pellucid.app;
+  const { cells, shown_pages: shown } = pellucid.view("pages");
+  const own = cells.find(({ owners, last }) => api.owns((owners[0] ?? last)?.request ?? "") &&
+    (owners[0] ?? last).index === 1);
+  const canvas = document.querySelector("#figure-pages canvas");
+  const box = canvas.getBoundingClientRect();
+  const size = Math.max(4, Math.min(20, Math.floor(Math.sqrt((box.width * 170) / shown))));
+  const across = Math.max(1, Math.floor(box.width / size));
+  return [box.x + (own.page % across) * size + size / 2,
+    box.y + Math.floor(own.page / across) * size + size / 2];
+})()"""
+
+
+def test_a_page_says_its_text_to_whoever_wrote_it(served: Running, open_page: Open) -> None:
+    page = open_page(served.url)
+    wait_for_records(page)
+    page.run("document.querySelector('.playground [name=max_tokens]').value = '4'")
+    page.run("document.querySelector('.playground form').requestSubmit()")
+    page.until("document.querySelector('.said.answer').dataset.paint !== undefined")
+    name = page.run("pellucid.app.store.requests.at(-1).id")
+    page.until(f"pellucid.app.store.request('{name}').finished !== null")
+    figure = "document.getElementById('figure-pages')"
+    page.run(f"{figure}.scrollIntoView({{ block: 'center', behavior: 'instant' }})")
+    page.until(f"({DRAWN})('pages')")
+    settle(page)
+
+    def hover() -> None:
+        page.move(1, 1)
+        page.move(*page.run(OWN_PAGE))
+
+    insist(page, hover, "document.querySelector('.tip-note')?.textContent.startsWith('\"')")
+    tokens = page.run(
+        f"pellucid.app.api.json('/live/requests/{name}?chances=0')"
+        ".then(({ prompt, tokens }) => [...prompt, ...tokens].map(({ text }) => text))"
+    )
+    size = view(page, "pages")["page_size"]
+    said = page.run("document.querySelector('.tip-note').textContent")
+    assert json.loads(said) == "".join(tokens[size : 2 * size])
+    assert_quiet(page, served)
+
+
+EMPTY = {
+    "waterfall": "lanes", "bytes": "steps", "batch": "steps", "roofline": "points",
+    "anatomy": "ops", "pages": "cells",
+}  # fmt: skip
+
+
+def test_an_empty_selection_is_said_and_keeps_its_shape(served: Running, open_page: Open) -> None:
+    page = open_page(served.url)
+    wait_for_records(page)
+    page.run("pellucid.app.selection.set({ time: [1, 2] })")
+    for name in ("waterfall", "bytes", "batch", "roofline"):
+        seen = view(page, name)
+        assert seen[EMPTY[name]] == []
+        assert "in the time that is selected" in seen["why"] or "into the time" in seen["why"]
+    page.run("pellucid.app.selection.set({ time: null, step: 123456789 })")
+    for name in ("anatomy", "pages"):
+        seen = view(page, name)
+        assert seen[EMPTY[name]] == []
+        assert "Step 123456789 is not among" in seen["why"]
+    show_empty = "document.querySelector('#figure-anatomy .sentence').textContent"
+    page.run("document.getElementById('figure-anatomy').scrollIntoView({ block: 'center' })")
+    page.until(f"{show_empty}.includes('Step 123456789 is not among')")
+    assert_quiet(page, served)
+
+
 def test_what_is_no_recording_is_said(served: Running, open_page: Open, tmp_path: Path) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text('{"version": 1, "records": 5}')
@@ -249,7 +317,7 @@ def test_table_and_json_tell_what_is_drawn(served: Running, open_page: Open, nam
         "waterfall": "lanes.length",
         "bytes": "steps.length",
         "batch": "steps.length",
-        "memory": "weights.length + 4",
+        "memory": "weights.length + 6",
         "tokenizer": "benches[0].pieces.length",
     }[name]
     assert rows == page.run(f"pellucid.view('{name}').{drawn}") > 0

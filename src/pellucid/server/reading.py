@@ -209,3 +209,11 @@ def _steps(path: Sequence[str | int]) -> Iterator[str]:
             yield f"[{step}]"
         else:
             yield f".{step}" if place else step
+
+
+def switch(request: Request, name: str, default: str = "0") -> bool:
+    """A query that is 0 or 1. Raises `ApiError`."""
+    value = request.query_params.get(name, default)
+    if value not in ("0", "1"):
+        raise bad_request(f"{name} must be 0 or 1, not {value[:100]!r}", name)
+    return value == "1"

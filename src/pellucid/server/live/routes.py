@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pellucid.core.errors import PellucidError
-from pellucid.server.errors import ApiError, bad_request
+from pellucid.server.errors import ApiError
 from pellucid.server.events import EventStream, dumps, event, unless_gone
 from pellucid.server.live.about import about_json
 from pellucid.server.live.capacity import Forecasts, read_mix
@@ -21,6 +21,7 @@ from pellucid.server.live.pages import pages_json, prefix_json
 from pellucid.server.live.recording import recording
 from pellucid.server.live.texts import Texts
 from pellucid.server.live.trace import chrome_trace
+from pellucid.server.reading import switch
 from pellucid.server.routes.streaming import event_stream
 from pellucid.server.service import Service
 
@@ -99,7 +100,7 @@ def _file(content: bytes, name: str) -> Response:
 async def feed(request: Request) -> EventStream:
     """The records as they come: an event of the last ones, then one for what is new, at most 30
     times a second; with `?spans=1` the parts of forward passes too."""
-    spans = _switch(request, "spans")
+    spans = switch(request, "spans")
     events = _events(request.app.state.hub, spans)
     return event_stream(_service(request), events, {}, _failed)
 
@@ -114,14 +115,6 @@ async def funnel(request: Request) -> Response:
     """How a token was chosen, or would be by other parameters."""
     texts: Texts = request.app.state.texts
     return await texts.funnel(request)
-
-
-def _switch(request: Request, name: str) -> bool:
-    """A query that is 0 or 1. Raises `ApiError`."""
-    value = request.query_params.get(name, "0")
-    if value not in ("0", "1"):
-        raise bad_request(f"{name} must be 0 or 1, not {value[:100]!r}", name)
-    return value == "1"
 
 
 async def _events(hub: Hub, spans: bool) -> AsyncGenerator[bytes, None]:

@@ -27,7 +27,7 @@ from pellucid.server.events import dumps
 from pellucid.server.live.hub import Hub
 from pellucid.server.live.journeys import VIEWER_HEADER, Said
 from pellucid.server.live.window import Window
-from pellucid.server.reading import read
+from pellucid.server.reading import read, switch
 from pellucid.server.service import Service
 from pellucid.server.wire.live import FunnelRequest
 from pellucid.text import Tokenizer
@@ -43,12 +43,15 @@ class Texts:
         self._one = asyncio.Lock()
 
     async def one_request(self, request: Request) -> Response:
-        """`GET /live/requests/{id}`: pieces of the prompt and tokens of the answers."""
+        """`GET /live/requests/{id}`: pieces of the prompt and tokens of the answers; with
+        `?chances=0` the engine computes nothing for it."""
         service, said, window = await _asked(request, request.path_params["id"])
         number = _number(request, said)
-        answer = said.answers[number]
-        async with self._one:
-            chances = await _chances(service, said, tuple(answer))
+        answer = tuple(said.answers[number])  # it may grow meanwhile
+        chances: Sequence[Mapping[int, TokenLogprob] | None] = [None] * len(answer)
+        if switch(request, "chances", "1"):
+            async with self._one:
+                chances = await _chances(service, said, answer)
         name = request.path_params["id"]
         body = {
             "request": window.request(name),
@@ -146,7 +149,7 @@ def _tokens(
     times = said.times[number]
     of_step = steps.get(number, ())
     found = []
-    for index, (token, entries) in enumerate(zip(said.answers[number], chances, strict=True)):
+    for index, (token, entries) in enumerate(zip(said.answers[number], chances, strict=False)):
         entries = entries or {}
         own = entries.get(token)
         found.append(

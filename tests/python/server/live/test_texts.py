@@ -11,6 +11,7 @@ import pytest
 from pellucid import AsyncLLM
 from pellucid.engine.client import LocalClient
 from pellucid.engine.process.client import ProcessClient
+from pellucid.server.live import texts
 from tests.python.engine.conftest import DEFAULTS
 from tests.python.server.running import Running
 
@@ -69,6 +70,21 @@ def test_tokens_have_the_chances_that_the_response_said(live: Running) -> None:
     first, last = found["request"]["steps"]
     steps = [token["step"] for token in tokens]
     assert steps == list(range(last - 11, last + 1)) and first < last
+
+
+def test_texts_without_chances_cost_the_engine_nothing(
+    live: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(live, "plain")
+    name = known_as(live, "plain")
+    whole = live.http.get(f"/live/requests/{name}", headers=MINE).json()
+    monkeypatch.setattr(texts, "_chances", None)  # what asks the engine
+    plain = live.http.get(f"/live/requests/{name}?chances=0", headers=MINE).json()
+    assert plain["prompt"] == whole["prompt"]
+    for token, other in zip(plain["tokens"], whole["tokens"], strict=True):
+        assert token == {**other, "logprob": None, "rank": None, "top": []}
+    wrong = live.http.get(f"/live/requests/{name}?chances=yes", headers=MINE)
+    assert wrong.status_code == 400 and wrong.json()["error"]["param"] == "chances"
 
 
 def test_a_funnel_draws_what_was_drawn(live: Running) -> None:

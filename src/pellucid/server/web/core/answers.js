@@ -3,6 +3,7 @@
 import { begin, endOf } from "./times.js";
 
 const KEPT = 64;
+const AGAIN_MS = 1000;
 const NOT_OURS = "it is another client's, and this server was not started with --show-prompts.";
 const NOT_YET = "it is told once the answer is complete and the request is selected.";
 
@@ -11,6 +12,7 @@ export class Answers {
   #app;
   #own = new Map();
   #told = new Map();
+  #read = new Map();
 
   constructor(app) {
     this.#app = app;
@@ -36,6 +38,29 @@ export class Answers {
     return { tokens, texts: false, funnel: false, why: told.why };
   }
 
+  /**
+   * The texts of an answer's positions, prompt first, `{pieces, why}`: what the engine computed is not computed again for it. Asked
+   * for once, and now and then again while there are fewer than `wanted` of them.
+   */
+  positions(request, number, wanted) {
+    if (this.#app.recording !== null) return { pieces: null, why: "a recording holds no texts." };
+    if (!this.#mayRead(request)) return { pieces: null, why: NOT_OURS };
+    const name = `${request.id} ${number}`;
+    const known = this.#read.get(name) ?? { pieces: null, why: "it is being read.", grown: -1, at: -Infinity, asking: false };
+    const more = known.grown !== request.output_tokens && (known.pieces?.length ?? 0) < wanted;
+    if (more && !known.asking && performance.now() - known.at > AGAIN_MS) this.#readAgain(name, request, number, known);
+    return known;
+  }
+
+  #readAgain(name, request, number, entry) {
+    this.#read.set(name, entry);
+    if (this.#read.size > KEPT) this.#read.delete(this.#read.keys().next().value);
+    [entry.asking, entry.grown, entry.at] = [true, request.output_tokens, performance.now()];
+    this.#app.api.json(`/live/requests/${encodeURIComponent(request.id)}?answer=${number}&chances=0`)
+      .then((told) => ([entry.pieces, entry.why] = [[...told.prompt, ...told.tokens].map(({ text }) => text), ""]), (error) => (entry.why = error.message))
+      .then(() => ((entry.asking = false), this.#app.changed()));
+  }
+
   #mayRead(request) {
     if (this.#app.recording !== null) return false;
     return this.#app.store.about?.shows_prompts === true || this.#app.api.owns(request.id);
@@ -48,7 +73,7 @@ export class Answers {
     const entry = { tokens: null, why: "it is being computed again." };
     this.#told.set(request.id, entry);
     if (this.#told.size > KEPT) this.#told.delete(this.#told.keys().next().value);
-    this.#app.api.json(`/live/requests/${encodeURIComponent(request.id)}`)
+    this.#app.api.json(`/live/requests/${encodeURIComponent(request.id)}`, { waits: (why) => ((entry.why = `the server is busy (${why}).`), this.#app.changed()) })
       .then((told) => (entry.tokens = told.tokens), (error) => (entry.why = error.message))
       .then(() => this.#app.changed());
     return entry;

@@ -84,8 +84,14 @@ export class App {
     return around(steps, most, step);
   }
 
-  /** Why there is nothing to show, in words. */
+  /** Why there is nothing to show, in words: `{empty, why}`. */
   get nothing() {
+    const { time, step, request } = this.selection.current;
+    if (this.store.steps.length) {
+      if (step !== null && this.store.step(step) === null) return { empty: "not known", why: `Step ${step} is not among those that are kept. Select another one, or none.` };
+      if (time !== null && this.stepsShown(1).length === 0) return { empty: "nothing then", why: "No step ran in the time that is selected: the engine was idle. Select another time, or none." };
+      if (request !== null && this.store.request(request) === null) return { empty: "not known", why: "The request that is selected is not among those that are kept. Select another one, or none." };
+    }
     if (this.recording !== null) return { empty: "no traffic", why: "This recording holds no such records." };
     const why = {
       absent: "This server has no live records.",

@@ -8,6 +8,8 @@ export class Tip {
   #box = el("div", { class: "tip", role: "presentation", hidden: true });
   #voice = el("div", { class: "aside", aria: { live: "polite", atomic: "true" } });
   #owner = null;
+  #at = [0, 0];
+  #said = "";
 
   constructor() {
     document.body.append(this.#box, this.#voice);
@@ -17,7 +19,22 @@ export class Tip {
 
   /** Shows `content` near (x, y) of the window. `spoken`: read it aloud, as for the keyboard. */
   show(owner, content, x, y, spoken = false) {
-    this.#owner = owner;
+    [this.#owner, this.#at] = [owner, [x, y]];
+    this.#fill(content);
+    this.#box.hidden = false;
+    this.#place(x, y);
+    if (spoken) say(this.#voice, spokenForm(content));
+  }
+
+  /** What an owner that is shown says now: it may have come to know more. */
+  renew(owner, content) {
+    if (owner !== this.#owner || this.#box.hidden || spokenForm(content) === this.#said) return;
+    this.#fill(content);
+    this.#place(...this.#at);
+  }
+
+  #fill(content) {
+    this.#said = spokenForm(content);
     replace(this.#box,
       el("div", { class: "tip-title" }, content.paint ? swatch(content.paint) : null, content.title),
       content.rows?.length ? el("dl", {}, content.rows.map(([name, value, mark]) => [
@@ -25,9 +42,6 @@ export class Tip {
         el("dd", {}, value, mark ? glyph(mark) : null),
       ])) : null,
       content.note ? el("div", { class: "tip-note" }, content.note) : null);
-    this.#box.hidden = false;
-    this.#place(x, y);
-    if (spoken) say(this.#voice, spokenForm(content));
   }
 
   hide(owner = null) {

@@ -15,6 +15,7 @@ export class Plot {
   #marks = [];
   #focus = null;
   #drag = null;
+  #pointed = null;
   #size = { width: 0, height: 0 };
   onBrush = null;
   onFocusMark = null;
@@ -41,6 +42,8 @@ export class Plot {
     paint(ctx);
     const focused = this.#focused();
     if (focused && document.activeElement === this.canvas) this.#ring(ctx, focused);
+    const pointed = this.#pointed && this.#marks.find((mark) => mark.key === this.#pointed.key);
+    if (pointed?.tip) this.#app.tip.renew(this, pointed.tip());
   }
 
   get marks() {
@@ -72,6 +75,7 @@ export class Plot {
 
   #point(mark, x, y, spoken) {
     this.#app.selection.hover(mark?.over ?? {});
+    this.#pointed = mark;
     if (mark?.tip) this.#app.tip.show(this, mark.tip(), x, y, spoken);
     else this.#app.tip.hide(this);
   }
@@ -112,6 +116,7 @@ export class Plot {
 
   #left() {
     if (this.#drag) return;
+    this.#pointed = null;
     this.#app.selection.hover({});
     this.#app.tip.hide(this);
   }

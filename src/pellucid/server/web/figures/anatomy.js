@@ -27,7 +27,7 @@ export const anatomy = {
 
   view(app) {
     const step = chosenStep(app);
-    if (step === null) return app.nothing;
+    if (step === null) return { ...app.nothing, phases: [], ops: [] };
     const limits = peaks(app.store.about);
     const ops = app.store.spansOf(step.id).map((span) => described(span, limits));
     const sum = ops.reduce((total, op) => total + op.ms, 0);

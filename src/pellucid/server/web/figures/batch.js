@@ -26,7 +26,7 @@ export const batchStrip = {
 
   view(app) {
     const steps = app.stepsShown(MOST);
-    if (!steps.length) return app.nothing;
+    if (!steps.length) return { ...app.nothing, steps: [] };
     return { unit: "positions", steps: steps.map((step) => described(app, step)), selected: app.selection.current.step, request: app.selection.current.request, alone_ms: aloneMs(app.store) };
   },
 
@@ -66,7 +66,7 @@ export const batchStrip = {
         draw(plot, app, state.by, view, width);
         explain(words, view);
       },
-      legend: legend(["quiet", "prompt", "hatch"], ["quiet", "answer"], ["bad", "somebody waits", "dot"], ["accent", "preempted", "outline"], ["ink", "budget", "dash"])
+      legend: legend(["quiet", "prompt", "hatch"], ["quiet", "answer"], ["ink", "a chunk: the prompt goes on later", "teeth"], ["bad", "somebody waits", "dot"], ["accent", "preempted", "outline"], ["ink", "budget", "dash"])
         .concat(document.createTextNode("Colours are requests'. Click a column for its plan in words.")),
     };
   },
@@ -223,6 +223,20 @@ function paintPart(ctx, app, { x, y, w, h, part }) {
   ctx.fillRect(x, y, w, inner);
   if (part.kind === "prefill") hatch(ctx, x, y, w, inner, paints.of("card"), 5);
   ctx.globalAlpha = 1;
+  if (part.chunked) paintChunk(ctx, x, y, w, paints);
+}
+
+/** A prompt that goes on in a later step: its upper edge is torn. */
+function paintChunk(ctx, x, y, w, paints) {
+  const tooth = Math.max(2, Math.min(5, w / 2));
+  ctx.fillStyle = paints.ink;
+  ctx.beginPath();
+  for (let at = x; at + tooth <= x + w + 0.5; at += tooth) {
+    ctx.moveTo(at, y);
+    ctx.lineTo(at + tooth / 2, y + tooth);
+    ctx.lineTo(at + tooth, y);
+  }
+  ctx.fill();
 }
 
 function paintSigns(ctx, step, { mid, w }, bottom, paints) {

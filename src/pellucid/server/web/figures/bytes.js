@@ -24,7 +24,7 @@ export const byteLedger = {
 
   view(app) {
     const steps = app.stepsShown(MOST).filter((step) => step.batch.length);
-    if (!steps.length) return app.nothing;
+    if (!steps.length) return { ...app.nothing, steps: [] };
     return {
       unit: { bytes: "bytes", rate: "GB/s" },
       peak_gb_per_s: peaks(app.store.about).bandwidth,

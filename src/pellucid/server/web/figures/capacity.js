@@ -28,7 +28,7 @@ export const capacity = {
     const told = recorded ? null : asked.told;
     const trouble = recorded ? NOT_RECORDED : asked.trouble;
     const pending = recorded || asked.since === null ? null : { seconds: Math.round((performance.now() - asked.since) / 1000), busy: asked.busy || null };
-    if (!points.length && !told && !pending) return { ...app.nothing, why: `${app.nothing.why} ${trouble}`.trim() };
+    if (!points.length && !told && !pending) return { ...app.nothing, why: `${app.nothing.why} ${trouble}`.trim(), points: [], simulated: null };
     const first = points.map((p) => p.ttft_ms);
     const between = points.map((p) => p.itl_ms).filter((ms) => ms !== null);
     return {

@@ -6,7 +6,12 @@ import { linear } from "../draw/scales.js";
 import { Picture } from "../draw/vector.js";
 import { kvPerToken } from "../model/formulas.js";
 
-const OTHER_PAINT = "cache";
+const OTHER_PAINT = "quiet";
+const ACTIVATIONS_PAINT = "bytes-activations";
+const AS_THEY_ARE = "as they are";
+const BITS = { f32: 32, f16: 16, q8_0: 8.5, q6_k: 6.5625, q4_0: 4.5, q2_k: 2.625 };
+const LEAST_FORMAT = 0.02; // of all weights: what takes less is put together
+const LABEL = 15; // a line of labels
 const LETTER = 5.9; // about the width of one in the figures' small type
 
 export const memoryAccount = {
@@ -25,6 +30,7 @@ export const memoryAccount = {
     const pool = about.cache.n_pages * per;
     const used = pages ? (pages.owned + pages.cached) * per : 0;
     const weights = formats.reduce((sum, f) => sum + f.bytes, 0);
+    const most = activations(about);
     const resident = about.process?.rss_bytes ?? null;
     return {
       unit: "bytes",
@@ -35,8 +41,10 @@ export const memoryAccount = {
       weights_bytes: weights,
       load_ms: formats.every((f) => f.load_ms !== null) ? formats.reduce((sum, f) => sum + f.load_ms, 0) : null,
       kv: { used_bytes: used, free_bytes: pool - used, pool_bytes: pool, pages: about.cache.n_pages, available_pages: about.cache.n_pages - (pages?.owned ?? 0), page_size: about.cache.page_size, dtype: about.cache.dtype },
-      forecast_bytes: weights + pool,
-      other_bytes: resident === null ? null : resident - weights - used,
+      activations_bytes: most,
+      forecast_bytes: weights + pool + most,
+      other_bytes: resident === null ? null : Math.max(0, resident - weights - used - most),
+      formats: weightBits(about.tensors ?? []),
       model: { layers: about.model.layers, kv_heads: about.model.kv_heads, head_size: about.model.head_size, context: about.model.context, kv_bytes_per_token: about.model.kv_bytes_per_token },
       bytes_per_token: about.cache.bytes_per_token ?? { [about.cache.dtype]: about.model.kv_bytes_per_token },
       formula: kvPerToken(about.model),
@@ -45,8 +53,8 @@ export const memoryAccount = {
   },
 
   sentence(view) {
-    const said = ["The weights take ", num(bytes(view.weights_bytes), "predicted"), ...(view.load_ms === null ? [] : [" (loaded in ", num(duration(view.load_ms)), ")"]), " and the KV pool ", num(bytes(view.kv.pool_bytes), "predicted"),
-      " at most, ", num(bytes(view.forecast_bytes), "predicted"), " together"];
+    const said = ["The weights take ", num(bytes(view.weights_bytes), "predicted"), ...(view.load_ms === null ? [] : [" (loaded in ", num(duration(view.load_ms)), ")"]), ", the KV pool ", num(bytes(view.kv.pool_bytes), "predicted"),
+      " at most and a step's activations ", num(bytes(view.activations_bytes), "predicted"), ", ", num(bytes(view.forecast_bytes), "predicted"), " together"];
     if (view.resident_bytes !== null) said.push(". Resident are ", num(bytes(view.resident_bytes)), ", ", num(percent(view.resident_bytes / view.machine_bytes)), " of this machine's ", num(bytes(view.machine_bytes)));
     if (view.resident_bytes !== null && view.resident_bytes < view.forecast_bytes) said.push(": a page of the pool becomes memory when it is first written, and ", num(percent(view.kv.used_bytes / view.kv.pool_bytes)), " of it holds something");
     return [...said, ". A token's keys and values: ", view.formula, "."];
@@ -60,6 +68,8 @@ export const memoryAccount = {
         ...view.weights.map((f) => [`weights, ${f.format} (${f.tensors})`, f.bytes, bytes(f.bytes), "predicted", f.load_ms]),
         ["KV pages in use", view.kv.used_bytes, bytes(view.kv.used_bytes), "measured", null],
         ["KV pages free", view.kv.free_bytes, bytes(view.kv.free_bytes), "measured", null],
+        ["activations of the largest step", view.activations_bytes, bytes(view.activations_bytes), "predicted", null],
+        ["all else that is resident", view.other_bytes, bytes(view.other_bytes), "estimated", null],
         ["resident, all", view.resident_bytes, bytes(view.resident_bytes), "measured", null],
         ["this machine", view.machine_bytes, bytes(view.machine_bytes), "measured", null],
       ],
@@ -79,10 +89,26 @@ export const memoryAccount = {
         draw(picture, view, plan, width);
         warn(warning, view, plan, what.values);
       },
-      legend: [document.createTextNode("All else: code, tokenizer, activations, what the interpreter takes.")],
+      legend: [document.createTextNode("Activations: of the largest step that the limits allow, by the model's sizes. All else: code, tokenizer, what the interpreter takes, pages that were written once and are free. Dashed: pages of the pool that are free; one becomes memory when it is first written.")],
     };
   },
 };
+
+/** Bytes of the largest step's activations: two of the residual stream, queries, keys and values, the MLP's two, and a row of scores for each sequence, float32. */
+function activations({ model, limits }) {
+  if (!limits) return 0;
+  const { hidden = 0, heads = 0, kv_heads: kv = 0, head_size: size = 0, ffn = 0, vocab = 0 } = model;
+  return 4 * (limits.max_num_batched_tokens * (2 * hidden + (heads + 2 * kv) * size + 2 * ffn) + limits.max_num_seqs * vocab);
+}
+
+/** What the weights would take in other formats: matrices in so many bits a weight (scales included), vectors as they are. */
+function weightBits(tensors) {
+  const matrices = tensors.filter(({ shape }) => shape?.length > 1);
+  const size = (list) => list.reduce((sum, t) => sum + t.bytes, 0);
+  const rest = size(tensors) - size(matrices);
+  const weights = matrices.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+  return Object.fromEntries(Object.entries(BITS).map(([name, bits]) => [name, rest + (weights * bits) / 8]));
+}
 
 function weightFormats(tensors) {
   const found = new Map();
@@ -98,7 +124,7 @@ function weightFormats(tensors) {
 
 /** What the sliders would take: context and answers at once, and the cache's format. */
 function sliders(redraw) {
-  const values = { context: null, answers: null, dtype: null };
+  const values = { context: null, answers: null, dtype: null, weights: AS_THEY_ARE };
   let settledFor = "";
   const slide = (name, words, max) => {
     const shown = el("output", {}, "");
@@ -112,9 +138,10 @@ function sliders(redraw) {
   const context = slide("context", "context of each", 17);
   const answers = slide("answers", "answers at once", 10);
   const dtype = el("select", { aria: { label: "Format of keys and values" }, on: { change: () => ((values.dtype = dtype.value), redraw()) } });
+  const weights = el("select", { on: { change: () => ((values.weights = weights.value), redraw()) } }, [AS_THEY_ARE, ...Object.keys(BITS)].map((name) => el("option", { value: name }, name)));
   return {
     values,
-    controls: ["What if: ", context.node, answers.node, el("label", {}, "keys and values in", dtype)],
+    controls: ["What if: ", el("label", {}, "weights", weights), context.node, answers.node, el("label", {}, "keys and values in", dtype)],
     settle(view) {
       const engine = JSON.stringify([view.limits, view.bytes_per_token, view.kv.dtype]);
       if (engine === settledFor) return;
@@ -133,18 +160,28 @@ function sliders(redraw) {
   };
 }
 
-function forecast(view, { context, answers, dtype }) {
+function forecast(view, { context, answers, dtype, weights }) {
   const perToken = view.bytes_per_token[dtype];
   const kv = perToken * context * answers;
-  return { perToken, kv, total: view.weights_bytes + kv };
+  const parts = weights === AS_THEY_ARE ? partsOfWeights(view) : [[`weights in ${weights}`, view.formats[weights], "bytes-weights-read", 1]];
+  return { perToken, kv, parts, weights: parts.reduce((sum, [, size]) => sum + size, 0) };
+}
+
+/** A part of a bar for each format of the weights, lighter from one to the next; small ones together. */
+function partsOfWeights({ weights, weights_bytes: all }) {
+  const large = weights.filter((f) => f.bytes >= LEAST_FORMAT * all);
+  const rest = weights.filter((f) => !large.includes(f));
+  const parts = large.map((f, i) => [`weights ${f.format}`, f.bytes, "bytes-weights-read", Math.max(0.35, 1 - 0.3 * i)]);
+  if (rest.length) parts.push([`weights ${rest.map((f) => f.format).join(", ")}`, rest.reduce((sum, f) => sum + f.bytes, 0), "bytes-weights-read", 0.35]);
+  return parts;
 }
 
 function warn(host, view, plan, { context, answers, dtype }) {
-  const left = view.machine_bytes - view.weights_bytes;
+  const left = view.machine_bytes - plan.weights - view.activations_bytes;
   const asked = `${digits(answers)} answer${answers === 1 ? "" : "s"} of ${digits(context)} tokens in ${dtype} take ${bytes(plan.kv)} ○`;
-  if (left < 0) say(host, `The weights do not fit: they take ${bytes(view.weights_bytes)} of ${bytes(view.machine_bytes)}. A smaller format of them might.`);
-  else if (plan.kv > left) say(host, `This context does not fit: ${asked}, and ${bytes(left)} are left beside the weights. At most ${digits(Math.floor(left / plan.perToken / answers))} tokens each would.`);
-  else say(host, `It fits: ${asked}; with the weights that is ${bytes(plan.total)} of this machine's ${bytes(view.machine_bytes)}. The pool that was made holds ${digits(view.kv.pages * view.kv.page_size)} tokens. ${room(view, context)}`);
+  if (left < 0) say(host, `The weights do not fit: they take ${bytes(plan.weights)} ○ of ${bytes(view.machine_bytes)}. A smaller format of them might.`);
+  else if (plan.kv > left) say(host, `This context does not fit: ${asked}, and ${bytes(left)} are left beside weights and activations. At most ${digits(Math.floor(left / plan.perToken / answers))} tokens each would.`);
+  else say(host, `It fits: ${asked}; with weights and activations that is ${bytes(plan.weights + plan.kv + view.activations_bytes)} ○ of this machine's ${bytes(view.machine_bytes)}. The pool that was made holds ${digits(view.kv.pages * view.kv.page_size)} tokens. ${room(view, context)}`);
   host.classList.toggle("bad", plan.kv > left);
 }
 
@@ -157,18 +194,29 @@ function room(view, context) {
 }
 
 function draw(picture, view, plan, width) {
+  const kv = "bytes-kv-read";
+  const activated = (size) => ["activations", size, ACTIVATIONS_PAINT, 1, "predicted"];
+  const left = Math.max(0, (view.resident_bytes ?? 0) - view.weights_bytes - view.kv.used_bytes);
   const rows = [
-    { y: 78, label: "forecast ○", parts: [["weights", view.weights_bytes, "bytes-weights-read"], ["keys and values asked for", plan.kv, "bytes-kv-read"]], mark: "predicted" },
-    { y: 142, label: "resident ●", parts: [["weights", view.weights_bytes, "bytes-weights-read"], ["keys and values so far", view.kv.used_bytes, "bytes-kv-read"], ["all else", Math.max(0, view.other_bytes ?? 0), OTHER_PAINT]], mark: "measured" },
+    { label: "forecast ○", mark: "predicted", parts: [...plan.parts, ["keys and values asked for", plan.kv, kv], activated(view.activations_bytes)], beyond: null },
+    {
+      label: "resident ●", mark: "measured", beyond: ["keys and values free", view.kv.free_bytes, kv],
+      parts: [...partsOfWeights(view), ["keys and values so far", view.kv.used_bytes, kv], activated(Math.min(left, view.activations_bytes)), ["all else", view.other_bytes ?? 0, OTHER_PAINT, 1, "estimated"]],
+    },
   ];
   const [forecastTotal, residentTotal] = rows.map(total);
-  const most = Math.max(forecastTotal, residentTotal);
+  const most = Math.max(forecastTotal, residentTotal + view.kv.free_bytes);
   const end = Math.max(view.machine_bytes, most);
   const whole = linear([0, end], [0, width - 1]);
   const near = linear([0, most], [0, width - 1]);
-  picture.render(width, 194, [rows.map((r) => r.parts), end], () => [
+  let y = 78;
+  for (const row of rows) {
+    [row.y, row.labels] = [y, labelled(row, near, width)];
+    y += 22 + LABEL * (1 + Math.max(...row.labels.map(({ line }) => line))) + 30;
+  }
+  picture.render(width, y - 20, [rows.map((r) => [r.parts, r.beyond]), end], () => [
     machine(rows[0], view, whole, near, most, width),
-    ...rows.map((row) => bar(picture, row, near, width)),
+    ...rows.map((row) => bar(picture, row, near)),
   ]);
 }
 
@@ -178,10 +226,10 @@ const total = ({ parts }) => parts.reduce((sum, [, size]) => sum + size, 0);
 function machine(forecastRow, view, whole, near, most, width) {
   const limit = whole(view.machine_bytes);
   let at = 0;
-  const parts = forecastRow.parts.map(([, size, paint]) => {
+  const parts = forecastRow.parts.map(([, size, paint, shade = 1]) => {
     const left = whole(at);
     at += size;
-    return svg("rect", { class: "paint", data: { paint }, x: left, y: 18, width: Math.max(0.5, whole(at) - left), height: 10 });
+    return svg("rect", { class: "paint", opacity: shade, data: { paint }, x: left, y: 18, width: Math.max(0.5, whole(at) - left), height: 10 });
   });
   const share = percent(at / view.machine_bytes);
   return svg("g", { aria: { hidden: "true" } },
@@ -193,26 +241,37 @@ function machine(forecastRow, view, whole, near, most, width) {
     svg("path", { class: "rule", d: `M0 31 V40 M${whole(most)} 31 L${near(most)} 60` }));
 }
 
-/** One bar and, below it, what its parts are. */
-function bar(picture, row, x, width) {
-  const { y, label, parts, mark } = row;
-  let at = 0;
-  let free = 0;
-  const all = total(row);
-  const nodes = parts.filter(([, size]) => size > 0).map(([name, size, paint]) => {
+/** The parts of a bar with where they begin, what they are called, and where that is written: below them, on as many lines as it takes. */
+function labelled({ parts, beyond }, x, width) {
+  let [at, free, line] = [0, 0, 0];
+  return [...parts, ...(beyond ? [beyond] : [])].filter(([, size]) => size > 0).map(([name, size, paint, shade = 1, mark = null]) => {
     const left = x(at);
     at += size;
-    const node = svg("rect", { class: "paint", data: { paint }, x: left, y, width: Math.max(x(at) - left - 0.75, 1), height: 22 });
     const words = `${width < 520 ? name.replace("keys and values", "KV") : name} ${bytes(size)}`;
-    const [from, room] = [Math.min(Math.max(left, free), width - words.length * LETTER - 10), words.length * LETTER + 24];
+    const room = words.length * LETTER + 24;
+    let from = Math.max(line ? 0 : left, free);
+    if (from + room > width && from > 0) [line, from] = [line + 1, 0];
     free = from + room;
+    return { name, size, paint, shade, mark, left, right: x(at), words, from, line, free: beyond !== null && beyond[0] === name };
+  });
+}
+
+/** One bar and, below it, what its parts are. */
+function bar(picture, row, x) {
+  const { y, label, labels, mark } = row;
+  const all = total(row);
+  const nodes = labels.map((part) => {
+    const style = part.free ? { class: "stroke", "stroke-dasharray": "3 2", "pointer-events": "all" } : { class: "paint", opacity: part.shade };
+    const node = svg("rect", { ...style, data: { paint: part.paint }, x: part.left, y, width: Math.max(part.right - part.left - 0.75, 1), height: 22 });
+    const below = y + 28 + part.line * LABEL;
+    const share = part.free ? [] : [["of the bar", percent(part.size / all)]];
     return [
       picture.mark(node, {
-        key: `${label} ${name}`,
-        tip: () => ({ title: name, paint, rows: [["size", bytes(size), name === "weights" ? "predicted" : mark], ["of the bar", percent(size / all)]] }),
+        key: `${label} ${part.name}`,
+        tip: () => ({ title: part.name, paint: part.paint, rows: [["size", bytes(part.size), part.name.startsWith("weights") ? "predicted" : part.mark ?? mark], ...share], note: part.free ? "Of the pool; a page becomes memory when it is first written." : "" }),
       }),
-      svg("rect", { class: "paint", data: { paint }, x: from, y: y + 28, width: 7, height: 7, aria: { hidden: "true" } }),
-      svg("text", { x: from + 10, y: y + 35, aria: { hidden: "true" } }, words),
+      svg("rect", { ...style, data: { paint: part.paint }, x: part.from, y: below, width: 7, height: 7, aria: { hidden: "true" } }),
+      svg("text", { x: part.from + 10, y: below + 7, aria: { hidden: "true" } }, part.words),
     ];
   });
   return svg("g", {}, svg("text", { class: "strong", x: 0, y: y - 5 }, `${label}: ${bytes(all)}`), nodes);

@@ -20,8 +20,8 @@ export const pageMap = {
   view(app) {
     const { step } = app;
     const cache = app.store.about?.cache;
-    if (!step || !cache) return app.nothing;
-    if (!tellsOwners(app.store.steps)) return { empty: "not known", why: "These records do not say who owns which page." };
+    if (!step || !cache) return { ...app.nothing, cells: [] };
+    if (!tellsOwners(app.store.steps)) return { empty: "not known", why: "These records do not say who owns which page.", cells: [] };
     const pool = app.store.derived(`pool ${step.id}`, (store) => replay(store.steps, store.pool, step.id, (id) => isOver(store.request(id), step.id)));
     const cells = pool.cells();
     return {
@@ -137,21 +137,49 @@ const requestsOf = (cell) => [...new Set(cell.owners.map((owner) => owner.reques
 /** Who owns a page, in words; a sequence that is no request's has no name. */
 const whose = (cell) => [...new Set(cell.owners.map(({ request }) => (request === null ? "a text that is scored" : shortName(request))))].join(", ") || "nobody";
 
+/** Whose text tells what a page holds: an owner's, or where nobody owns it, that of who had it last. */
+const reader = ({ owners, last }) => owners.find(({ request }) => request !== null) ?? (last?.request ? last : null);
+
 /** Which tokens of its owners' texts a page holds. */
-function span(view, { owners: [first] }) {
-  return first ? `${first.index * view.page_size + 1} to ${(first.index + 1) * view.page_size}` : "a prefix";
+function span(view, cell) {
+  const at = cell.owners[0] ?? cell.last;
+  return at ? `${at.index * view.page_size + 1} to ${(at.index + 1) * view.page_size}` : "a prefix";
+}
+
+/** `{text, why}` of a page: of the prefix tree where that tells texts, else of a request that has or had it. */
+function textOf(app, view, cell) {
+  const node = app.store.prefix?.nodes.find(({ page }) => page === cell.page);
+  if (cell.cached && typeof node?.text === "string") return { text: node.text };
+  const at = reader(cell);
+  const request = at && app.store.request(at.request);
+  if (!request) return { text: null, why: cell.owners.length ? "it is no request's." : "who had it is not known any more." };
+  const [from, to] = [at.index * view.page_size, (at.index + 1) * view.page_size];
+  const { pieces, why } = app.answers.positions(request, Math.max(0, (request.sequences ?? []).indexOf(at.sequence)), to);
+  return pieces === null ? { text: null, why } : { text: pieces.slice(from, to).join("") };
+}
+
+const MOST_TEXT = 240;
+
+function clipped(text) {
+  if (text === "") return "(nothing as yet)";
+  return JSON.stringify(text.length > MOST_TEXT ? `${text.slice(0, MOST_TEXT)}…` : text);
 }
 
 function tip(app, view, cell) {
   const last = app.store.step(view.step);
   const since = app.store.step(cell.since);
+  const { text, why } = textOf(app, view, cell);
   const rows = [
     ["owners", whose(cell)],
+    ...(cell.owners.length || !cell.last?.request ? [] : [["had last by", shortName(cell.last.request)]]),
     ["holds tokens", span(view, cell)],
     ["in the prefix cache", cell.cached ? "yes" : "no"],
     ["since", `step ${cell.since}`],
     ["size", bytes(view.bytes_per_page)],
   ];
   if (since && last) rows.push(["age", `${(last.start - since.start).toFixed(2)} s`, "measured"]);
-  return { title: `Page ${cell.page}`, paint: requestsOf(cell).length ? requestPaint(requestsOf(cell)[0]) : "cache", rows };
+  return {
+    title: `Page ${cell.page}`, paint: requestsOf(cell).length ? requestPaint(requestsOf(cell)[0]) : "cache", rows,
+    note: text === null ? `Its text is not shown: ${why}` : clipped(text),
+  };
 }

@@ -22,8 +22,8 @@ export const prefixTree = {
   view(app) {
     const { step } = app;
     const { about } = app.store;
-    if (!step || !about) return app.nothing;
-    if (app.store.requests.length === 0) return app.nothing;
+    if (!step || !about) return { ...app.nothing, by_request: [], tree: null };
+    if (app.store.requests.length === 0) return { ...app.nothing, by_request: [], tree: null };
     app.snapshots.tree();
     const { prefix } = app.store;
     const saved = app.store.requests.filter((r) => r.cached_tokens > 0).map((r) => ({ request: r.id, name: shortName(r.id), paint: requestPaint(r.id), cached_tokens: r.cached_tokens, prompt_tokens: r.prompt_tokens }));
@@ -34,7 +34,7 @@ export const prefixTree = {
       prompt_tokens: app.store.requests.reduce((sum, r) => sum + (r.prompt_tokens ?? 0), 0),
       saved_tokens: tokens, saved_ms: rate === null ? null : tokens * rate, saved_bytes: tokens * about.model.kv_bytes_per_token,
       by_request: saved, selected: ofSelected(app, rate),
-      kept_pages: step.pages.cached,
+      kept_pages: step.pages.cached, ms_per_token: rate, bytes_per_token: about.model.kv_bytes_per_token,
       tree: prefix === null ? null : named(prefixRuns(prefix), sequencesOf(app.store.requests)),
       next_victim: prefix?.next_victim ?? null,
     };
@@ -177,10 +177,15 @@ function pathOf(rows, { pages }) {
 }
 
 function runTip(view, node, victim) {
+  const saved = node.hits * node.tokens;
+  const spared = [
+    ...(view.ms_per_token === null ? [] : [["time not spent", duration(saved * view.ms_per_token), "estimated"]]),
+    ["keys and values not computed", bytes(saved * view.bytes_per_token), "predicted"],
+  ];
   return {
     title: plural(node.tokens, "token"),
-    rows: [["pages", String(node.pages.length)], ["after", plural(node.depth, "token")], ["taken again", `${node.hits} times`, "measured"], ["tokens not computed", digits(node.hits * node.tokens), "measured"], ["used now by", node.owners.map(shortName).join(", ") || (node.owned ? "somebody" : "nobody")]],
-    note: [node.text === null ? "" : clipped(node.text), victim ? "The next to be evicted: nobody owns it and nothing that follows it, for the longest time." : ""].filter(Boolean).join(" "),
+    rows: [["pages", String(node.pages.length)], ["after", plural(node.depth, "token")], ["taken again", `${node.hits} times`, "measured"], ["tokens not computed", digits(saved), "measured"], ...spared, ["used now by", node.owners.map(shortName).join(", ") || (node.owned ? "somebody" : "nobody")]],
+    note: [node.text === null ? "Its text is shown only by a server that was started with --show-prompts." : clipped(node.text), victim ? "The next to be evicted: nobody owns it and nothing that follows it, for the longest time." : ""].filter(Boolean).join(" "),
   };
 }
 

@@ -7,7 +7,7 @@ import { legend } from "../draw/legend.js";
 import { placed } from "../draw/labels.js";
 import { decades, log } from "../draw/scales.js";
 import { Picture } from "../draw/vector.js";
-import { ABOVE, BEYOND, GUESSES, arithmeticPeak, attainable, byOp, cheaper, peaks } from "../model/roofline.js";
+import { ABOVE, BEYOND, GUESSES, arithmeticPeak, attainable, byOp, cheaper, forBatch, peaks } from "../model/roofline.js";
 import { kind, memoryBytes } from "../model/steps.js";
 
 const STEPS = 48;
@@ -28,7 +28,7 @@ export const roofline = {
     const timed = (list) => list.filter((s) => s.batch.length && s.ms.forward > 0);
     const alone = timed([app.store.step(app.selection.current.step)].filter(Boolean));
     const steps = alone.length ? alone : timed(app.stepsShown(STEPS));
-    if (!steps.length) return app.nothing;
+    if (!steps.length) return { ...app.nothing, points: [] };
     const limits = peaks(app.store.about);
     const points = ["prefill", "decode"].flatMap((work) => pointsOf(app, steps.filter((s) => workOf(s) === work), work, limits));
     return {
@@ -103,7 +103,10 @@ function pointsOf(app, steps, work, limits) {
   const whole = {
     op: "whole", ms: sum(steps, (s) => s.ms.forward), operations: sum(steps, (s) => s.cost.operations), bytes: sum(steps, memoryBytes), calls: steps.length,
   };
-  const ops = byOp(steps.flatMap((s) => app.store.spansOf(s.id))).filter((o) => o.ms > LEAST_SHARE * whole.ms);
+  const spanned = steps.filter((s) => app.store.spansOf(s.id).length);
+  const seen = { answers: work === "decode" ? sum(spanned, (s) => s.batch.length) : 0, steps: spanned.length };
+  const timed = sum(spanned, (s) => s.ms.forward);
+  const ops = byOp(spanned.flatMap((s) => app.store.spansOf(s.id))).filter((o) => o.ms > LEAST_SHARE * timed).map((o) => ({ ...o, ...seen }));
   return [whole, ...ops.slice(0, MOST_OPS)].filter((o) => o.operations > 0 && o.bytes > 0).map((o) => {
     const intensity = o.operations / o.bytes;
     const arithmetic = o.op === "whole" ? (limits.int8 ?? limits.f32) : arithmeticPeak(o.op, limits);
@@ -143,14 +146,17 @@ function draw(picture, app, state, view, width) {
   const height = 300;
   const dot = predicted(view, state.batch);
   const points = view.points;
+  const limits = { bandwidth: view.peaks.gb_per_s, int8: view.peaks.gops_int8, f32: view.peaks.gflops_f32 };
+  const hollows = points.map((point) => (point.answers ? forBatch(point, state.batch, limits) : null)).filter((one) => one !== null && Number.isFinite(one.rate));
   const roofs = [view.peaks.gops_int8, view.peaks.gflops_f32].filter((v) => v !== null);
-  const x = log(decades([...points.map((p) => p.intensity), dot?.intensity ?? 1, ...roofs.map((r) => r / (view.peaks.gb_per_s ?? r))]), [52, width - 12]);
-  const y = log(decades([...points.map((p) => p.rate), ...roofs, dot?.rate ?? 1]), [height - 34, 10]);
+  const x = log(decades([...points.map((p) => p.intensity), ...hollows.map((p) => p.intensity), dot?.intensity ?? 1, ...roofs.map((r) => r / (view.peaks.gb_per_s ?? r))]), [52, width - 12]);
+  const y = log(decades([...points.map((p) => p.rate), ...hollows.map((p) => p.rate), ...roofs, dot?.rate ?? 1]), [height - 34, 10]);
   const chosen = app.selection.hovered.op ?? app.selection.current.op;
-  picture.render(width, height, [points.map((p) => [p.op, p.work, Math.round(x(p.intensity)), Math.round(y(p.rate))]), dot, chosen, roofs], () => [
+  picture.render(width, height, [points.map((p) => [p.op, p.work, Math.round(x(p.intensity)), Math.round(y(p.rate))]), hollows, dot, chosen, roofs], () => [
     axes(x, y, width, height),
     roofLines(view.peaks, x, y),
     ...points.map((point) => mark(picture, app, point, x, y, chosen)),
+    ...hollows.map((one) => hollowOp(picture, app, one, x, y, state.batch, chosen)),
     dot ? hollow(picture, dot, x, y, state.batch) : null,
     labels(points, x, y, width),
   ]);
@@ -237,6 +243,15 @@ function hollow(picture, dot, x, y, batch) {
       ],
       note: "Weights are read once for all of them; at the last answer step's context.",
     }),
+  });
+}
+
+/** One kind of operation for that batch. */
+function hollowOp(picture, app, { op, intensity, rate }, x, y, batch, chosen) {
+  const node = svg("circle", { class: `stroke${chosen !== null && op !== chosen ? " dim" : ""}`, "stroke-width": 1.5, data: { paint: "stage-decode" }, cx: x(intensity), cy: y(rate), r: 4 });
+  return picture.mark(node, {
+    key: `predicted ${op}`, over: { op }, choose: () => app.selection.toggle({ op }),
+    tip: () => ({ title: `${opInWords(op)}, ${batch} answers together`, paint: "stage-decode", rows: [["intensity", `${digits(intensity)} op/B`, "predicted"], ["at best", `${digits(rate)} Gop/s`, "predicted"]] }),
   });
 }
 

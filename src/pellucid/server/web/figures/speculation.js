@@ -31,12 +31,13 @@ export const speculationLadder = {
         rule: feature?.rule ?? null, method: feature?.method ?? null, rounds, by_position: acceptance(rounds), time_ms: netTime(app.store.steps, request),
       };
     }
-    if (!app.store.about) return app.nothing;
-    if (feature === null || feature === undefined) return { empty: "off", why: "No draft guesses tokens in this engine: every answer token is computed by a step of its own. Start the server with --speculative-method ngram (the text itself is looked up), draft (a smaller model guesses) or early-exit (the first layers do)." };
-    if (typeof feature === "string") return { empty: "off", why: feature };
+    const none = { rounds: [], by_position: [] };
+    if (!app.store.about) return { ...app.nothing, ...none };
+    if (feature === null || feature === undefined) return { ...none, empty: "off", why: "No draft guesses tokens in this engine: every answer token is computed by a step of its own. Start the server with --speculative-method ngram (the text itself is looked up), draft (a smaller model guesses) or early-exit (the first layers do)." };
+    if (typeof feature === "string") return { ...none, empty: "off", why: feature };
     const all = app.selection.current.request === null ? [] : roundsOf(app.store.steps, null);
-    if (all.length) return { empty: "no traffic", why: `Nothing was guessed for ${shortName(app.selection.current.request)}, or its steps have left the window; for all others together there were ${plural(all.length, "round")}. With nothing selected they are shown.` };
-    return { empty: "no traffic", why: "Guessing is on, and no round of it is in the window." };
+    if (all.length) return { ...none, empty: "no traffic", why: `Nothing was guessed for ${shortName(app.selection.current.request)}, or its steps have left the window; for all others together there were ${plural(all.length, "round")}. With nothing selected they are shown.` };
+    return { ...none, empty: "no traffic", why: "Guessing is on, and no round of it is in the window." };
   },
 
   sentence(view) {

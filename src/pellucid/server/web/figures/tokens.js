@@ -18,9 +18,9 @@ export const tokenStrip = {
 
   view(app) {
     const request = chosen(app);
-    if (!request) return app.nothing;
+    if (!request) return { ...app.nothing, tokens: [] };
     const { tokens, texts, why = "", funnel } = app.answers.of(request);
-    if (!tokens.length) return { empty: "no traffic", why: `${shortName(request.id)} has no tokens yet, or its steps have left the window.` };
+    if (!tokens.length) return { empty: "no traffic", why: `${shortName(request.id)} has no tokens yet, or its steps have left the window.`, tokens: [] };
     return {
       request: request.id, name: shortName(request.id), paint: requestPaint(request.id), state: request.state,
       unit: { ms_since_last: "ms", logprob: "natural logarithm" },

@@ -27,9 +27,9 @@ export const waterfall = {
 
   view(app) {
     const time = app.time;
-    if (time === null) return app.nothing;
+    if (time === null) return { ...app.nothing, lanes: [] };
     const lanes = lanesShown(app, time);
-    if (!lanes.length) return { empty: "no traffic", why: "No request falls into the time that is selected." };
+    if (!lanes.length) return { empty: "no traffic", why: "No request falls into the time that is selected. Select another time, or none.", lanes: [] };
     return { from: time[0], to: time[1], unit: { time: "s of the engine's clock", stages: "ms" }, lanes };
   },
 
@@ -218,7 +218,7 @@ function paintLane(ctx, app, lane, i, x, width) {
   const { paints } = app;
   const y = i * LANE + 4;
   const { request, step } = app.selection.hovered;
-  const dim = request !== null && step === null && request !== lane.id;
+  const dim = step === null ? request !== null && request !== lane.id : !sharedBy(app, step, lane);
   ctx.globalAlpha = dim ? 0.35 : 1;
   ctx.fillStyle = paints.of(lane.paint);
   ctx.fillRect(0, y, 4, BAR);
@@ -233,6 +233,12 @@ function paintLane(ctx, app, lane, i, x, width) {
   paintSteps(ctx, paints, lane, x, y);
   write(ctx, duration(lane.stages.total), width - 2, y + BAR / 2 + 0.5, { paint: paints.ink, align: "right" });
   ctx.globalAlpha = 1;
+}
+
+/** Whether a lane was in a step; of one that is not known nothing is said. */
+function sharedBy(app, id, lane) {
+  const step = app.store.step(id);
+  return step === null || step.batch.some(({ request }) => request === lane.id);
 }
 
 function paintSteps(ctx, paints, lane, x, y) {

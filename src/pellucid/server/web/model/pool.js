@@ -5,6 +5,8 @@ export class Pool {
   tables = new Map();
   cached = new Map();
   since = new Map();
+  /** Who owned a page last, and as which of theirs: `{sequence, request, index}`. */
+  last = new Map();
   step = 0;
   complete = true;
 
@@ -14,7 +16,10 @@ export class Pool {
     pool.step = told.step;
     for (const { sequence, request, pages } of told.sequences) {
       pool.tables.set(sequence, { request, pages: [...pages] });
-      for (const page of pages) pool.since.set(page, told.step);
+      pages.forEach((page, index) => {
+        pool.since.set(page, told.step);
+        pool.last.set(page, { sequence, request, index });
+      });
     }
     for (const page of told.cached) pool.cached.set(page, told.step);
     return pool;
@@ -25,6 +30,7 @@ export class Pool {
     for (const [sequence, { request, pages }] of this.tables) pool.tables.set(sequence, { request, pages: [...pages] });
     pool.cached = new Map(this.cached);
     pool.since = new Map(this.since);
+    pool.last = new Map(this.last);
     pool.step = this.step;
     pool.complete = this.complete;
     return pool;
@@ -46,14 +52,17 @@ export class Pool {
       table.pages.push(...pages);
       table.request ??= requests.get(sequence) ?? null;
       this.tables.set(sequence, table);
-      for (const page of pages) this.since.set(page, step.id);
+      pages.forEach((page, i) => {
+        this.since.set(page, step.id);
+        this.last.set(page, { sequence, request: table.request, index: first + i });
+      });
     }
     for (const page of evicted) this.cached.delete(page);
     for (const page of cachedNow) this.cached.set(page, step.id);
     this.step = step.id + 1;
   }
 
-  /** Pages that are not free: `{page, owners: [{sequence, request, index}], cached, since}`, by number. */
+  /** Pages that are not free: `{page, owners: [{sequence, request, index}], last, cached, since}`, by number; `last` had it last. */
   cells() {
     const found = new Map([...this.cached.keys()].map((page) => [page, []]));
     for (const [sequence, { request, pages }] of this.tables) {
@@ -63,7 +72,7 @@ export class Pool {
       });
     }
     return [...found].map(([page, owners]) => ({
-      page, owners, cached: this.cached.has(page), since: this.since.get(page) ?? this.cached.get(page) ?? null,
+      page, owners, last: this.last.get(page) ?? null, cached: this.cached.has(page), since: this.since.get(page) ?? this.cached.get(page) ?? null,
     })).sort((a, b) => a.page - b.page);
   }
 }

@@ -60,6 +60,18 @@ export function cheaper({ weights, bytes, operations }, batch, bandwidth, arithm
   };
 }
 
+/**
+ * An operation of answers for `batch` of them: weights are read once for all, each answer's keys and values by itself. `{op, intensity,
+ * rate}` at best; `point` is what was seen of `answers` in `steps`. null where the peaks are not known.
+ */
+export function forBatch({ op, operations, bytes, answers, steps }, batch, limits) {
+  if (limits.bandwidth === null || !answers) return null;
+  const work = (batch * operations) / answers;
+  const moved = PRODUCTS.test(op) ? bytes / steps : (batch * bytes) / answers;
+  const intensity = work / moved;
+  return { op, intensity, rate: attainable(intensity, limits.bandwidth, arithmeticPeak(op, limits)) };
+}
+
 /** What is faster than its bound by more than this factor has not been bound by it. */
 export const ABOVE = 1.05;
 
