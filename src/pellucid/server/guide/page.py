@@ -30,9 +30,10 @@ def contents_page(numbers: Mapping[str, Any]) -> str:
         "<p>How a language model answers, from the first token of one prompt to a server with a "
         "thousand of them. For whoever can read a little code and wants to know what the numbers "
         "on the bill mean.</p>\n"
-        f"<p>The figures are run by the engine that serves this page, on {escape(words['name'])}: "
-        f"{words['parameters']} parameters in {words['layers']} layers. The formulas have its "
-        "numbers in them. Nothing here was drawn beforehand.</p>\n"
+        f"<p>The figures are asked of an engine that runs {escape(words['name'])}, "
+        f"{words['parameters']} parameters in {words['layers']} layers: of the one that serves "
+        "this page or, in a copy, of the one that it was recorded with. The formulas have the "
+        "model's numbers in them.</p>\n"
         f'<p class="quiet">About {minutes} minutes, without the figures.</p>\n'
         f'<ol class="contents">\n{items}</ol>\n'
     )

@@ -15,7 +15,7 @@ const NAMES = "ABCDEF";
 export function queue(host) {
   const figure = frame(host, "Who waits for what, when six requests come?", "simulated");
   const rounds = roundsOf(numbers, MACHINES.laptop, REQUESTS, PLACES, CHUNK);
-  animate(figure, rounds.map((round, now) => ({ says: said(rounds, now), picture: (w) => drawn(rounds, now, w) })), { every: 500 });
+  animate(figure, rounds.map((round, now) => ({ says: said(rounds, now), picture: (w) => drawn(rounds, now, w) })), { every: 500, first: rounds.length - 1 });
 }
 
 /**

@@ -14,7 +14,8 @@ export function rounding(host) {
   figure.controls.append(bits.element);
   const show = () => {
     player?.stop();
-    player = animate(figure, framesOf(seen, bits.value), { every: 350 });
+    const frames = framesOf(seen, bits.value);
+    player = animate(figure, frames, { every: 350, first: frames.length - 1 });
   };
   figure.busy(async () => {
     seen = await figure.ask("/guide/look", { prompt: DEFAULTS.prompt });

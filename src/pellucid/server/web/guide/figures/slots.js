@@ -16,7 +16,7 @@ export function slots(host) {
     says: said(now, summary(fixed, now), summary(going, now)),
     picture: (w) => el("div", {}, lanes("collected, run together, handed out", fixed, now, rounds, w), lanes("decided anew in every round", going, now, rounds, w)),
   }));
-  animate(figure, frames, { every: 420 });
+  animate(figure, frames, { every: 420, first: rounds });
 }
 
 /** For each request `{place, start, end}` in rounds. Fixed batches begin when all answers of the last one have ended; otherwise a

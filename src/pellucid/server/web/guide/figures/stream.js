@@ -13,7 +13,7 @@ export function stream(host) {
   const figure = frame(host, "What do the layers make of a vector?", "live");
   figure.busy(async () => {
     const seen = await figure.ask("/guide/look", { prompt: DEFAULTS.prompt });
-    animate(figure, seen.sizes.map((_, at) => ({ says: said(seen, at), picture: (w) => drawn(seen, at, w) })), { every: 500 });
+    animate(figure, seen.sizes.map((_, at) => ({ says: said(seen, at), picture: (w) => drawn(seen, at, w) })), { every: 500, first: seen.sizes.length - 1 });
   });
 }
 
