@@ -71,12 +71,13 @@ class RequestOutput:
 
 @dataclass(slots=True)
 class EmbeddingOutput:
-    """A text as a vector of the model's width."""
+    """A text as a vector of the model's width. Of its `metrics`, the first token is the vector."""
 
     request_id: str
     prompt: str | None
     prompt_token_ids: list[int]
     embedding: list[float]
+    metrics: RequestMetrics | None = None
 
 
 @dataclass(slots=True)

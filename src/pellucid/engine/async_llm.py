@@ -299,7 +299,11 @@ class AsyncLLM:
         probe = Pooled(text.token_ids, self.spec.d_model, pooling, normalize)
         await self._probe(probe)
         return EmbeddingOutput(
-            self._llm.front.next_id(), text.text, list(text.token_ids), probe.vector()
+            self._llm.front.next_id(),
+            text.text,
+            list(text.token_ids),
+            probe.vector(),
+            probe.metrics(),
         )
 
     async def waiting(self) -> list[tuple[str, str]]:

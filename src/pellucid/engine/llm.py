@@ -282,7 +282,13 @@ class LLM:
         probes = [Pooled(text.token_ids, width, pooling, normalize) for text in texts]
         self.engine.probe(probes)
         return [
-            EmbeddingOutput(self.front.next_id(), text.text, list(text.token_ids), probe.vector())
+            EmbeddingOutput(
+                self.front.next_id(),
+                text.text,
+                list(text.token_ids),
+                probe.vector(),
+                probe.metrics(),
+            )
             for text, probe in zip(texts, probes, strict=True)
         ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from collections.abc import Sequence as Tokens
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.core.errors import BadInput, PellucidError
+from pellucid.core.outputs import RequestMetrics
 from pellucid.scheduling import Sequence
 
 Float32 = NDArray[np.float32]
@@ -43,6 +45,9 @@ class Probe(ABC):
         self.every = every
         self.sequence: Sequence | None = None
         self.on_end: Callable[[], None] | None = None
+        self._arrival = time.monotonic()
+        self._started: float | None = None
+        self._ended = self._arrival
         self._end = 0
         self._error: PellucidError | None = None
 
@@ -51,11 +56,33 @@ class Probe(ABC):
         """True if nothing more will come."""
         return self._end == len(self.token_ids) or self._error is not None
 
+    def mark_started(self, now: float) -> None:
+        """Some of its positions are about to be computed."""
+        if self._started is None:
+            self._started = now
+
+    def metrics(self) -> RequestMetrics:
+        """What it took, once it has ended."""
+        took = self._ended - self._arrival
+        sequence = self.sequence
+        return RequestMetrics(
+            took if self._started is None else max(0.0, self._started - self._arrival),
+            took,
+            took,
+            len(self.token_ids),
+            0,
+            0 if sequence is None else sequence.cached_tokens,
+            0 if sequence is None else sequence.n_preemptions,
+        )
+
     def keep(self, end: int, rows: Float32) -> None:
         """Rows, float32 [m, width], of the last positions before `end`."""
         self._take(end, rows)
         self._end = end
-        if self.finished and self.on_end is not None:
+        if not self.finished:
+            return
+        self._ended = time.monotonic()
+        if self.on_end is not None:
             self.on_end()
 
     def fail(self, error: PellucidError) -> None:

@@ -48,6 +48,13 @@ class Probes:
             self.stop(probe)
             probe.fail(error)
 
+    def mark_started(self, plan: Plan, now: float) -> None:
+        """Some positions of those in `plan` are about to be computed."""
+        for span in plan.spans if self._probes else ():
+            probe = self._probes.get(span.sequence)
+            if probe is not None:
+                probe.mark_started(now)
+
     def apart(self, plan: Plan) -> tuple[Plan, Plan | None]:
         """What gives logits, and what gives hidden rows if anything does."""
         hidden = {id for id, probe in self._probes.items() if probe.hidden}

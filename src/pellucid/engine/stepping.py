@@ -69,6 +69,7 @@ class Stepper:
         flight, ledger, clock = self._in_flight, self._ledger, time.monotonic
         changes, planned = flight.scheduler.changes, clock()
         flight.mark_started(plan, start)
+        self._probes.mark_started(plan, start)
         if plan.copies:
             self._passes.copy_pages(plan)
         copied = clock()

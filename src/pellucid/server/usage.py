@@ -23,6 +23,16 @@ def usage(metrics: Sequence[RequestMetrics]) -> dict[str, Any]:
     }
 
 
+def embeddings_usage(metrics: Sequence[RequestMetrics]) -> dict[str, Any]:
+    """OpenAI's form where nothing is answered in tokens."""
+    prompt, _, cached = _sums(metrics)
+    return {
+        "prompt_tokens": prompt,
+        "total_tokens": prompt,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
+
+
 def responses_usage(metrics: Sequence[RequestMetrics]) -> dict[str, Any]:
     """The form of `/v1/responses`."""
     prompt, answer, cached = _sums(metrics)

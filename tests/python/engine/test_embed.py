@@ -46,6 +46,20 @@ def test_the_vector_is_made_of_what_logits_are_read_from(
     [output] = llm.embed(PROMPT, pooling=pooling, normalize=normalize)
     assert np.allclose(output.embedding, expected, rtol=1e-6, atol=1e-7)
     assert output.prompt_token_ids == PROMPT
+    took = output.metrics
+    assert took is not None
+    assert 0 <= took.queue_time <= took.time_to_first_token == took.finished_time
+    assert (took.prompt_tokens, took.generation_tokens) == (len(PROMPT), 0)
+
+
+def test_what_the_cache_had_of_a_prompt_is_said(make_llm: MakeLLM) -> None:
+    """The last row alone may stand on pages of before; a mean is of every row."""
+    llm = make_llm(page_size=4, enable_prefix_caching=True)
+    llm.generate([PROMPT], SamplingParams(max_tokens=1))
+    for pooling, cached in ("last", len(PROMPT) - 1), ("mean", 0):
+        [output] = llm.embed(PROMPT, pooling=pooling)
+        assert output.metrics is not None
+        assert output.metrics.cached_tokens == cached
 
 
 def test_many_in_their_order_and_in_any_form(llm: LLM) -> None:
@@ -89,6 +103,8 @@ def test_event_loops_ask_for_vectors_too(tiny_path: Path, llm: LLM) -> None:
             found = await asyncio.gather(*(async_llm.embed(prompt) for prompt in prompts))
             expected = [output.embedding for output in llm.embed(prompts)]
             assert [output.embedding for output in found] == expected
+            metrics = [output.metrics for output in found if output.metrics is not None]
+            assert [one.prompt_tokens for one in metrics] == list(range(40, 10, -1))
             with pytest.raises(PromptTooLong):
                 await async_llm.embed([1] * (CONTEXT + 1))
 

@@ -218,8 +218,11 @@ class FakeClient:
         text = self._front.inputs.prompt(prompt, False)
         self.embedded += 1
         await self.gate.wait()
+        metrics = RequestMetrics(0.001, 0.011, 0.011, len(text.token_ids), 0)
         vector = [float(len(text.token_ids)), 0.5, 0.0, -1.0]
-        return EmbeddingOutput(str(next(self._numbers)), None, list(text.token_ids), vector)
+        return EmbeddingOutput(
+            str(next(self._numbers)), None, list(text.token_ids), vector, metrics
+        )
 
     async def abort(self, request_id: str) -> None:
         if request_id in self.live:

@@ -255,7 +255,12 @@ def test_embeddings(server: Running, form: str) -> None:
     if form == "float":
         CreateEmbeddingResponse.model_validate(found, strict=True)
         assert found["data"][1]["embedding"] == [3.0, 0.5, 0.0, -1.0]
-    assert found["usage"] == {"prompt_tokens": 4, "total_tokens": 4}
+    cached = {"prompt_tokens_details": {"cached_tokens": 0}}
+    assert found["usage"] == {"prompt_tokens": 4, "total_tokens": 4, **cached}
+    timings = found["timings"]
+    assert (timings["prompt_n"], timings["cache_n"], timings["predicted_n"]) == (4, 0, 0)
+    assert (timings["queue_time_ms"], timings["prompt_ms"], timings["total_ms"]) == (1, 10, 11)
+    assert (timings["predicted_ms"], timings["mean_itl_ms"]) == (0, 0)
     assert [item["index"] for item in found["data"]] == [0, 1]
     assert server.post("/v1/embeddings", {"input": "a", "dimensions": 4}).status_code == 200
     wrong = server.post("/v1/embeddings", {"input": "a", "dimensions": 2})

@@ -18,6 +18,7 @@ from pellucid.server.events import unless_gone
 from pellucid.server.reading import Read, read
 from pellucid.server.routes.completions import prompts_of
 from pellucid.server.service import Call, Service
+from pellucid.server.usage import embeddings_usage, timings
 from pellucid.server.wire.tokens import EmbeddingRequest
 
 
@@ -42,7 +43,7 @@ async def answer(service: Service, call: Call, asking: Read[EmbeddingRequest]) -
     prompts = prompts_of(asked.input, service.limits, "input")
     found = await _embed(service, prompts)
     as_text = asked.encoding_format == "base64"
-    n_tokens = sum(len(output.prompt_token_ids) for output in found)
+    metrics = [output.metrics for output in found if output.metrics is not None]
     return {
         "object": "list",
         "data": [
@@ -50,7 +51,8 @@ async def answer(service: Service, call: Call, asking: Read[EmbeddingRequest]) -
             for i, output in enumerate(found)
         ],
         "model": call.model,
-        "usage": {"prompt_tokens": n_tokens, "total_tokens": n_tokens},
+        "usage": embeddings_usage(metrics),
+        "timings": timings(metrics),
         **asking.extras,
     }
 
