@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pellucid.core.params import SamplingParams
-from pellucid.engine.client import EngineClient
 from pellucid.server.choices import Echo
+from pellucid.server.guard import Admission, Guard
 from pellucid.server.logprobs import CompletionLogprobs, Ruler
 from pellucid.text import Tokenizer
 
 
 async def echo_of(
-    client: EngineClient,
+    client: Guard,
+    admission: Admission,
     prompt: Any,
     ids: Sequence[int],
     params: SamplingParams,
@@ -21,11 +22,14 @@ async def echo_of(
     *,
     parse_special: bool = False,
 ) -> Echo:
-    """`prompt` as it is said again. A text is said as it was given, token ids as they read."""
+    """`prompt` as it is said again; `admission` is that of its request. A text is
+    said as it was given, token ids as they read."""
     text = prompt if isinstance(prompt, str) else _read(client.tokenizer, ids, params)
     if params.logprobs is None:
         return Echo(text)
-    entries = await client.prompt_logprobs(ids, params.logprobs, cache_salt=salt)
+    entries = await client.prompt_logprobs(
+        ids, params.logprobs, cache_salt=salt, admission=admission
+    )
     said = CompletionLogprobs(client.tokenizer, params.logprobs)
 
     def say() -> Echo:

@@ -4,7 +4,10 @@
                 `--> watchers: metrics, traces, log
 
 1. No more requests are inside than may run and wait; one more is refused at once (`Overloaded`).
-2. A request that takes longer than it is given ends (`TimedOut`), and its pages go back.
+   A request is let in whole, whatever its prompts and answers, or not at all (`Admission`); when
+   nobody else is inside any is.
+2. A request that takes longer than it is given ends (`TimedOut`), and its pages go back. Its time
+   begins with its arrival: what is tokenised or compiled for it counts.
 3. While the server shuts down nothing new comes in; at the end of the grace, what is left ends.
 4. Whatever comes in goes out: watchers are told of each request's end exactly once.
 """
@@ -13,11 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import math
 import time
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, Unpack
 
@@ -73,8 +77,30 @@ class Watcher(Protocol):
     def refused(self, reason: str) -> None: ...
 
 
+class Admission:
+    """One request that was let in: room for its answers, of which `left` are still to be asked for,
+    and `deadline`, when its time is up by the event loop's clock. Leaving it gives the rest
+    back."""
+
+    __slots__ = ("_give_back", "deadline", "left")
+
+    def __init__(
+        self, n: int, deadline: float | None, give_back: Callable[[Admission], None]
+    ) -> None:
+        self.left = n
+        self.deadline = deadline
+        self._give_back = give_back
+
+    def __enter__(self) -> Admission:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._give_back(self)
+
+
 class Guard:
-    """An `EngineClient` around another."""
+    """An `EngineClient` around another, for requests that were let in by `admit`; what is asked
+    without counts as one."""
 
     def __init__(
         self, client: EngineClient, limits: GuardLimits, watchers: Sequence[Watcher] = ()
@@ -115,34 +141,60 @@ class Guard:
         return None if ask is None else await ask()
 
     async def chat_token_ids(self, messages: Messages, layout: Layout = PLAIN) -> list[int]:
-        return await self._client.chat_token_ids(messages, layout)
+        return await self.in_time(self._client.chat_token_ids(messages, layout))
+
+    def admit(self, n: int, since: float | None = None) -> Admission:
+        """Let a request of `n` answers in, which came at `since` (the loop's clock; None: now).
+        Raises `Overloaded`, and `Unavailable` at the server's end."""
+        self._check_room(n)
+        self._answers += n
+        return Admission(n, self._deadline(since), self._give_back)
+
+    def more(self, since: float) -> Admission:
+        """For what else is asked for a request of `since` whose answers are inside: its time, and
+        no room of its own."""
+        return Admission(0, self._deadline(since), self._give_back)
+
+    async def in_time(self, asked: Awaitable[Result], since: float | None = None) -> Result:
+        """What `asked` gives, if a request that came at `since` has the time. Raises
+        `TimedOut`."""
+        return await self._before(self._deadline(since), asked)
 
     async def stream(
         self,
         prompt: Prompt,
         params: SamplingParams | None = None,
         layout: Layout = PLAIN,
+        *,
+        admission: Admission | None = None,
         **options: Unpack[Options],
     ) -> Watched:
-        """As `EngineClient.stream`. Raises `Overloaded`, and `Unavailable` at the server's end."""
-        n = 1 if params is None else params.n
-        with self._room_for(n):
-            stream = await self._client.stream(prompt, params, layout, **options)
-            # Counted once more by itself, from here to its end.
-            watched = Watched(self, stream, params or self.model.default_params, self._watchers)
-        self._enter(watched)
-        return watched
+        """As `EngineClient.stream`; `admission` is that of the request it is for. Raises as `admit`
+        without, and `TimedOut`."""
+        params = params or self.model.default_params
+        if admission is None:
+            with self.admit(params.n) as admission:
+                return await self._stream(admission, prompt, params, layout, **options)
+        return await self._stream(admission, prompt, params, layout, **options)
 
     async def prompt_logprobs(
-        self, token_ids: Sequence[int], count: int = 0, *, cache_salt: str | bytes | None = None
+        self,
+        token_ids: Sequence[int],
+        count: int = 0,
+        *,
+        cache_salt: str | bytes | None = None,
+        admission: Admission | None = None,
     ) -> list[Entries | None]:
-        with self._room_for(1):
-            asked = self._client.prompt_logprobs(token_ids, count, cache_salt=cache_salt)
-            return await self._in_time(asked)
+        asked = functools.partial(
+            self._client.prompt_logprobs, token_ids, count, cache_salt=cache_salt
+        )
+        return await self._admitted(asked, admission)
 
-    async def embed(self, prompt: Prompt, **options: Any) -> EmbeddingOutput:
-        with self._room_for(1):
-            return await self._in_time(self._client.embed(prompt, **options))
+    async def embed(
+        self, prompt: Prompt, *, admission: Admission | None = None, **options: Any
+    ) -> EmbeddingOutput:
+        asked = functools.partial(self._client.embed, prompt, **options)
+        return await self._admitted(asked, admission)
 
     async def abort(self, request_id: str) -> None:
         await self._client.abort(request_id)
@@ -197,14 +249,38 @@ class Guard:
             if not limit.expired():
                 limit.reschedule(asyncio.get_running_loop().time())
 
-    @contextlib.contextmanager
-    def _room_for(self, n: int) -> Iterator[None]:
-        self._check_room(n)
-        self._answers += n
-        try:
-            yield
-        finally:
-            self._answers -= n
+    async def _stream(
+        self,
+        admission: Admission,
+        prompt: Prompt,
+        params: SamplingParams,
+        layout: Layout,
+        **options: Unpack[Options],
+    ) -> Watched:
+        opening = self._client.stream(prompt, params, layout, **options)
+        stream = await self._before(admission.deadline, opening)
+        watched = Watched(self, stream, params, self._watchers)
+        admission.left -= params.n  # counted by itself from here to its end
+        self._enter(watched, admission.deadline)
+        return watched
+
+    async def _admitted(
+        self, asked: Callable[[], Awaitable[Result]], admission: Admission | None
+    ) -> Result:
+        if admission is not None:
+            return await self._before(admission.deadline, asked())
+        with self.admit(1) as admission:
+            return await self._before(admission.deadline, asked())
+
+    def _give_back(self, admission: Admission) -> None:
+        self._answers -= admission.left
+        admission.left = 0
+
+    def _deadline(self, since: float | None) -> float | None:
+        if not self._limits.timeout_s:
+            return None
+        began = asyncio.get_running_loop().time() if since is None else since
+        return began + self._limits.timeout_s
 
     def _check_room(self, n: int) -> None:
         limits = self._limits
@@ -237,10 +313,9 @@ class Guard:
         seconds = (time.monotonic() - self._ends[0]) / len(self._ends)
         return max(1, min(_LONGEST_RETRY_S, math.ceil(seconds)))
 
-    async def _in_time(self, asked: Awaitable[Result]) -> Result:
-        timeout_s = self._limits.timeout_s
+    async def _before(self, deadline: float | None, asked: Awaitable[Result]) -> Result:
         try:
-            async with asyncio.timeout(timeout_s or None) as limit:
+            async with asyncio.timeout_at(deadline) as limit:
                 self._limits_of_calls.add(limit)
                 try:
                     return await asked
@@ -249,18 +324,16 @@ class Guard:
         except TimeoutError:
             if self._over:
                 raise _shut_down() from None
-            raise _timed_out(timeout_s) from None
+            raise _timed_out(self._limits.timeout_s) from None
 
-    def _enter(self, request: Watched) -> None:
+    def _enter(self, request: Watched, deadline: float | None) -> None:
         request.inside = True
         self._inside.add(request)
-        self._answers += request.params.n
         self._tokens += len(request.prompt_token_ids)
-        timeout_s = self._limits.timeout_s
-        if timeout_s:
-            error = _timed_out(timeout_s)
+        if deadline is not None:
+            error = _timed_out(self._limits.timeout_s)
             loop = asyncio.get_running_loop()
-            request.timer = loop.call_later(timeout_s, request.end_with, error)
+            request.timer = loop.call_at(deadline, request.end_with, error)
         for watcher in self._watchers:
             watcher.began(request)
 

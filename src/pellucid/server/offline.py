@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from pellucid.engine.client import EngineClient
 from pellucid.server.errors import ApiError, api_error_of, bad_request
+from pellucid.server.guard import Guard, GuardLimits
 from pellucid.server.reading import Read, validate
 from pellucid.server.routes import chat, completions, embeddings, responses
 from pellucid.server.routes.streaming import Begin
@@ -23,6 +24,8 @@ from pellucid.server.wire.responses import ResponsesRequest
 from pellucid.server.wire.tokens import EmbeddingRequest
 
 logger = logging.getLogger("pellucid.server")
+
+_ANY: Final = GuardLimits(running=1 << 62)  # how much a batch asks at once is its own affair
 
 Answer = Callable[[Service, Call, Read[Any]], Awaitable[dict[str, Any]]]
 
@@ -60,7 +63,7 @@ class Offline:
     """Answers requests with `client`, as an application of these settings would."""
 
     def __init__(self, client: EngineClient, settings: Settings) -> None:
-        self._service = Service(client, settings)
+        self._service = Service(Guard(client, _ANY), settings)
 
     async def answer(self, line: BatchLine, caller: Caller, *, lenient: bool = False) -> Reply:
         """The reply to a line; whatever goes wrong is a reply too. The line's body is used up."""

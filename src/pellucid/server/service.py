@@ -21,10 +21,10 @@ from starlette.requests import Request
 
 from pellucid.core.errors import BadInput, Overloaded, PellucidError, TimedOut, Unavailable
 from pellucid.core.params import SamplingParams
-from pellucid.engine.client import AnswerStream, EngineClient
+from pellucid.engine.client import AnswerStream
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.server.errors import ApiError
-from pellucid.server.guard import Watched
+from pellucid.server.guard import Admission, Guard, Watched
 from pellucid.server.live.journeys import Journey, Journeys
 from pellucid.server.params import as_api_error
 from pellucid.server.settings import Settings
@@ -54,13 +54,15 @@ class Call:
     """One request, as the engine is to know it.
 
     `id` is the client's or ours; `salt` keeps its cached prefixes from those of other keys and
-    other salts; `chance`, `journey` and `tenant` are its caller's.
+    other salts; `since` is when it came, by the event loop's clock; `chance`, `journey` and
+    `tenant` are its caller's.
     """
 
     id: str
     model: str
     created: int
     salt: bytes
+    since: float
     priority: int = 0
     user: str | None = None
     chance: bytes = b""
@@ -88,9 +90,7 @@ _NAMED: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
 class Service:
     """An engine under the settings of one application."""
 
-    def __init__(
-        self, client: EngineClient, settings: Settings, journeys: Journeys | None = None
-    ) -> None:
+    def __init__(self, client: Guard, settings: Settings, journeys: Journeys | None = None) -> None:
         self.client = client
         self.settings = settings
         self.limits = settings.limits
@@ -129,6 +129,7 @@ class Service:
             model=self.model_named(asked.model),
             created=int(time.time()),
             salt=_salted(caller.tenant, salt),
+            since=time.monotonic() if caller.journey is None else caller.journey.received,
             priority=getattr(asked, "priority", None) or 0,
             user=_user(asked),
             chance=caller.chance,
@@ -170,9 +171,19 @@ class Service:
         `param` is the field that the prompt came from, `names` what the request calls fields that
         `SamplingParams` calls otherwise. Raises `ApiError`.
         """
-        stream = await self._begun(call, prompt, params, layout, param, names, parse_special)
+        with await self.admit(call, params.n) as admission:
+            stream = await self._begun(
+                call, prompt, params, layout, param, names, parse_special, admission
+            )
         await self._taken(stream, param, names)
         return stream
+
+    async def admit(self, call: Call, n: int) -> Admission:
+        """Room for all of a request, which has `n` answers. Raises `ApiError`."""
+        try:
+            return self.client.admit(n, call.since)
+        except PellucidError as error:
+            raise await self.refusal(error) from error
 
     async def _begun(
         self,
@@ -183,7 +194,8 @@ class Service:
         param: str,
         names: Mapping[str, str] | None,
         parse_special: bool,
-    ) -> AnswerStream:
+        admission: Admission,
+    ) -> Watched:
         request_id = f"{call.id}.{next(self._numbers)}"
         if call.journey is not None:
             self.journeys.begin(request_id, call.journey, call.salt, call.tenant)
@@ -192,6 +204,7 @@ class Service:
                 prompt,
                 call.seeded(params),
                 layout,
+                admission=admission,
                 request_id=request_id,
                 parse_special=parse_special,
                 priority=call.priority,
@@ -200,13 +213,9 @@ class Service:
         except PellucidError as error:
             raise await self.refusal(error, param, names) from error
 
-    async def _taken(
-        self, stream: AnswerStream, param: str, names: Mapping[str, str] | None
-    ) -> None:
+    async def _taken(self, stream: Watched, param: str, names: Mapping[str, str] | None) -> None:
         """Until the engine has the request in hand: so that a response begins with a status that
         says whether, and names the replica that has it. Raises `ApiError`."""
-        if not isinstance(stream, Watched):
-            return
         try:
             await stream.taken()
         except PellucidError as error:
@@ -222,20 +231,23 @@ class Service:
         parse_special: bool = False,
     ) -> list[AnswerStream]:
         """A stream for each prompt, or none at all. Raises `ApiError`."""
-        streams: list[AnswerStream] = []
+        streams: list[Watched] = []
         try:
-            for place, prompt in enumerate(prompts):
-                param = f"prompt[{place}]" if len(prompts) > 1 else "prompt"
-                seeded = call.seeded(params, place)
-                stream = await self._begun(call, prompt, seeded, PLAIN, param, names, parse_special)
-                streams.append(stream)
+            with await self.admit(call, params.n * len(prompts)) as admission:
+                for place, prompt in enumerate(prompts):
+                    param = f"prompt[{place}]" if len(prompts) > 1 else "prompt"
+                    seeded = call.seeded(params, place)
+                    stream = await self._begun(
+                        call, prompt, seeded, PLAIN, param, names, parse_special, admission
+                    )
+                    streams.append(stream)
             for stream in streams:  # they are taken side by side
                 await self._taken(stream, "prompt", names)
         except BaseException:
             for stream in streams:
                 await stream.aclose()
             raise
-        return streams
+        return list(streams)
 
     async def refusal(
         self, error: PellucidError, param: str = "prompt", names: Mapping[str, str] | None = None

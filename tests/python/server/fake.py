@@ -130,8 +130,9 @@ class FakeStream:
 
 class FakeClient:
     """An `EngineClient`. `script` says what answers say, `gate` holds them up while it is clear,
-    `breaks_with` is raised instead of the next token. `seen` are the requests that came, `live`
-    those not ended, `abandoned` those that were ended early, `salts` and `priorities` theirs."""
+    `door` what is made ready for them, `breaks_with` is raised instead of the next token.
+    `seen` are the requests that came, `live` those not ended, `abandoned` those that were ended
+    early, `salts` and `priorities` theirs."""
 
     def __init__(self, path: Path, script: Script = hello, template: str | None = None) -> None:
         with open_checkpoint(path) as checkpoint:
@@ -142,6 +143,7 @@ class FakeClient:
         templates = gguf_chat_templates(metadata, path)
         self.lanes = Lanes()
         self.gate = asyncio.Event()
+        self.door = asyncio.Event()
         self.pages: tuple[int, int, int] | None = (8, 0, 0)
         self.live: dict[str, FakeStream] = {}
         self.reset(script)
@@ -168,6 +170,7 @@ class FakeClient:
         self.script = script
         self.embedded = 0
         self.gate.set()
+        self.door.set()
         self.breaks_with: PellucidError | None = None
         self.failure: PellucidError | None = None
         self.seen: list[Request] = []
@@ -191,6 +194,7 @@ class FakeClient:
         cache_salt: bytes = b"",
     ) -> FakeStream:
         await self.check_health()
+        await self.door.wait()
         checked = self._front.prompt(prompt, layout, parse_special)
         asked = params or self._front.defaults
         free = replace(asked, structured_outputs=None)  # scripts follow no grammar

@@ -75,6 +75,46 @@ def test_answers_count_not_requests(narrow: Running) -> None:
     assert (alone.status_code, len(alone.json()["choices"])) == (200, 3)
 
 
+LONE = {
+    "n": ("/v1/completions", {**ASK, "n": 4}),
+    "prompts": ("/v1/completions", {**ASK, "prompt": list("abcd")}),
+    "both": ("/v1/completions", {**ASK, "prompt": list("ab"), "n": 3}),
+    "echo": ("/v1/completions", {**ASK, "prompt": list("abc"), "echo": True, "logprobs": 1}),
+    "chat": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "n": 4}),
+    "embeddings": ("/v1/embeddings", {"input": list("abcd")}),
+}
+
+
+@pytest.mark.parametrize("what", LONE)
+@pytest.mark.parametrize("tokens", [0, 1])
+def test_a_request_comes_in_whole_or_not_at_all(
+    what: str, tokens: int, make_fake: Callable[..., FakeClient], serve: Callable[..., Running]
+) -> None:
+    """One with more answers than may run and wait would be told to come again for ever: when nobody
+    else is there it comes in."""
+    server = serve(make_fake(), guard=GuardLimits(running=1, queued=1, queued_tokens=tokens))
+    path, body = LONE[what]
+    hold(server)
+    with ThreadPoolExecutor(1) as pool:
+        inside = asked(server, pool, 1)
+        assert server.post(path, body).status_code == 429
+        assert (len(server.client.live), server.client.embedded) == (1, 0)
+        release(server)
+        assert inside[0].result().status_code == 200
+    for _ in range(2):
+        alone = server.post(path, body)
+        assert alone.status_code == 200, alone.text
+        assert len(alone.json().get("choices") or alone.json()["data"]) >= 3
+    assert server.app.state.guard._answers == server.app.state.guard._tokens == 0
+
+
+def test_what_is_refused_half_way_gives_all_its_room_back(narrow: Running) -> None:
+    refused = narrow.post("/v1/completions", {**ASK, "prompt": ["a", "x" * 3000, "b"]})
+    assert refused.json()["error"]["param"] == "prompt[1]"
+    assert narrow.app.state.guard._answers == 0
+    assert not narrow.client.live
+
+
 def test_tokens_that_wait_are_bounded(
     make_fake: Callable[..., FakeClient], serve: Callable[..., Running]
 ) -> None:
@@ -122,6 +162,32 @@ def test_a_request_that_takes_too_long_is_ended(
     assert (error["type"], error["code"]) == ("timeout_error", "request_timeout")
     server.until(lambda: not server.client.live)
     assert server.app.state.guard._answers == 0
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_made_ready_for_a_request_takes_of_its_time(
+    path: str, stream: bool, make_fake: Callable[..., FakeClient], serve: Callable[..., Running]
+) -> None:
+    """Its text is tokenised, its schema compiled: neither may last longer than the request."""
+    server = serve(make_fake(), guard=GuardLimits(timeout_s=0.1))
+    server.call(server.client.door.clear)
+    body = {**ASK, "messages": [{"role": "user", "content": "a"}], "stream": stream}
+    body.pop("messages" if path == "/v1/completions" else "prompt")
+    answer = server.post(path, body)
+    assert answer.status_code == 504
+    assert answer.json()["error"]["code"] == "request_timeout"
+    assert server.app.state.guard._answers == 0
+
+
+def test_the_grace_ends_what_is_made_ready_too(narrow: Running) -> None:
+    narrow.call(narrow.client.door.clear)
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(narrow.post, "/v1/completions", ASK)
+        guard = narrow.app.state.guard
+        narrow.until(lambda: guard._answers == 1)
+        narrow.call(guard.end_all)
+        assert sent.result().status_code == 503
 
 
 def test_a_client_that_leaves_makes_room(narrow: Running) -> None:

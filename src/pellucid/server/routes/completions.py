@@ -61,9 +61,12 @@ class Answering:
         )
         try:
             if self._asked.echo:
+                # Room is what its answers have; its time goes on.
+                admission = service.client.more(call.since)
                 self._echoes = [
                     await echo_of(
                         service.client,
+                        admission,
                         prompt,
                         stream.prompt_token_ids,
                         self._params,

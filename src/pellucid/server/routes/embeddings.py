@@ -41,7 +41,7 @@ async def answer(service: Service, call: Call, asking: Read[EmbeddingRequest]) -
             "dimensions",
         )
     prompts = prompts_of(asked.input, service.limits, "input")
-    found = await _embed(service, prompts)
+    found = await _embed(service, call, prompts)
     as_text = asked.encoding_format == "base64"
     metrics = [output.metrics for output in found if output.metrics is not None]
     return {
@@ -57,16 +57,18 @@ async def answer(service: Service, call: Call, asking: Read[EmbeddingRequest]) -
     }
 
 
-async def _embed(service: Service, prompts: list[Any]) -> list[EmbeddingOutput]:
+async def _embed(service: Service, call: Call, prompts: list[Any]) -> list[EmbeddingOutput]:
     """A vector for each prompt. If one is refused the others are let go."""
-    tasks = [asyncio.ensure_future(service.client.embed(prompt)) for prompt in prompts]
-    try:
-        return list(await asyncio.gather(*tasks))
-    except PellucidError as error:
-        raise await service.refusal(error, "input") from error
-    finally:
-        for task in tasks:
-            task.cancel()
+    with await service.admit(call, len(prompts)) as admission:
+        asked = [service.client.embed(prompt, admission=admission) for prompt in prompts]
+        tasks = list(map(asyncio.ensure_future, asked))
+        try:
+            return list(await asyncio.gather(*tasks))
+        except PellucidError as error:
+            raise await service.refusal(error, "input") from error
+        finally:
+            for task in tasks:
+                task.cancel()
 
 
 def _written(vector: Sequence[float], as_text: bool) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from pellucid.core.errors import Overloaded, PellucidError
+from pellucid.core.errors import Overloaded, PellucidError, TimedOut
 from pellucid.server.conversation import Tools, laid_out_with
 from pellucid.server.errors import bad_request
 from pellucid.server.events import unless_gone
@@ -24,7 +24,8 @@ async def tokenize(request: Request) -> JSONResponse:
     service: Service = request.app.state.service
     asking = await read(request, TokenizeRequest)
     service.model_named(asking.asked.model)
-    ids = await unless_gone(request, _ids(service, asking.asked))
+    since = request.state.journey.received
+    ids = await unless_gone(request, _ids(service, asking.asked, since))
     body: dict[str, Any] = {
         "count": len(ids),
         "max_model_len": service.model.max_model_len,
@@ -47,8 +48,9 @@ async def detokenize(request: Request) -> JSONResponse:
         decoding = service.client.lanes.run(
             len(asking.asked.tokens), service.tokenizer.decode, asking.asked.tokens, skip
         )
-        text = await unless_gone(request, decoding)
-    except Overloaded as error:
+        since = request.state.journey.received
+        text = await unless_gone(request, service.client.in_time(decoding, since))
+    except (Overloaded, TimedOut) as error:
         raise await service.refusal(error) from error
     except PellucidError as error:
         raise bad_request(str(error), "tokens") from error
@@ -56,19 +58,20 @@ async def detokenize(request: Request) -> JSONResponse:
     return JSONResponse(body, headers=asking.headers)
 
 
-async def _ids(service: Service, asked: TokenizeRequest) -> list[int]:
+async def _ids(service: Service, asked: TokenizeRequest, since: float) -> list[int]:
     if (asked.prompt is None) == (asked.messages is None):
         raise bad_request("give either prompt (a text) or messages (a conversation)", "prompt")
     try:
         if asked.prompt is not None:
             _refuse(asked, "messages", "tools add_generation_prompt continue_final_message")
-            return await service.client.lanes.run(
+            encoding = service.client.lanes.run(
                 len(asked.prompt),
                 service.tokenizer.encode,
                 asked.prompt,
                 parse_special=bool(asked.parse_special),
                 add_special=asked.add_special_tokens is not False,
             )
+            return await service.client.in_time(encoding, since)
         _refuse(asked, "prompt", "add_special_tokens parse_special")
         functions = [tool.function.model_dump(exclude_none=True) for tool in asked.tools or ()]
         messages = as_messages(asked.messages or [], service)
