@@ -13,7 +13,7 @@ enum class Simd {
   neon,     // Arm, with the dot-product extension
   avx2,     // x86 with AVX2, FMA and F16C
   avx512,   // x86 with AVX-512 F, BW, VL, DQ and VNNI
-  amx,      // the same with AMX tiles of int8, which the system must grant; only products use them
+  amx,      // the same with AMX tiles, which the system must grant; products use them, and attention with bfloat16
 };
 
 std::string_view simd_name(Simd simd);

@@ -107,15 +107,16 @@ void AttentionStage::run(const Frame& frame, Worker& worker) const {
 
 void AttentionStage::compute(const Frame& frame, const Piece& piece, float* scratch) const {
   const AttentionItem work = item(frame, piece);
+  const AttentionKernels& kernels = *frame.kernels.attention;
+  const auto attend = settings_.bf16 && can_attend_bf16(*work.layer) ? kernels.attend_bf16 : kernels.attend;
   float* states = scratch + attention_scratch(settings_.head_dim);
   if (piece.state < 0) {
-    frame.kernels.attention->attend(work, piece.first_block, piece.end_block, states, 0, scratch);
+    attend(work, piece.first_block, piece.end_block, states, 0, scratch);
     write(frame, piece, states, states + kItemQueries * state_size(*work.layer));
     return;
   }
-  frame.kernels.attention->attend(work, piece.first_block, piece.end_block,
-                                  states_.data() + piece.state,
-                                  piece.n_queries * state_size(*work.layer), scratch);
+  attend(work, piece.first_block, piece.end_block, states_.data() + piece.state,
+         piece.n_queries * state_size(*work.layer), scratch);
 }
 
 void AttentionStage::merge(const Frame& frame, const Piece& whole, float* scratch) const {

@@ -14,6 +14,7 @@ struct AttentionSettings {
   float softcap;              // 0: none
   int64_t window;             // 0: all positions
   std::vector<float> slopes;  // [n_heads] or empty
+  bool bf16 = false;          // factors of bfloat16, where the layer's cache allows it
   const KeyOffsets* offsets = nullptr;  // of keys in blocks, or none
 };
 

@@ -297,9 +297,9 @@ void bind_program(nb::module_& parent) {
            "y"_a, nb::keep_alive<1, 4>(), nb::keep_alive<1, 6>())
       .def("attention",
            [](Program& p, int64_t layer, int64_t n_heads, int64_t n_kv_heads, int64_t head_dim,
-              float scale, float softcap, int64_t window, const Floats& slopes, const Operand& q,
-              const Either& y) {
-             p.attention({layer, n_heads, n_kv_heads, head_dim, scale, softcap, window, values(slopes), nullptr},
+              float scale, float softcap, int64_t window, const Floats& slopes, bool bf16,
+              const Operand& q, const Either& y) {
+             p.attention({layer, n_heads, n_kv_heads, head_dim, scale, softcap, window, values(slopes), bf16, nullptr},
                          q, target_of<AttentionStage::Output>(y));
            })
       .def("experts",

@@ -24,7 +24,7 @@ size_t aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 Kernels kernels_for(Simd simd) {
   switch (simd) {
 #if defined(__x86_64__) || defined(_M_X64)
-    case Simd::amx:
+    case Simd::amx: return {simd, &kRowKernelsAvx512, &kAttentionKernelsAmx};
     case Simd::avx512: return {simd, &kRowKernelsAvx512, &kAttentionKernelsAvx512};
     case Simd::avx2: return {simd, &kRowKernelsAvx2, &kAttentionKernelsAvx2};
 #elif defined(__aarch64__)
@@ -314,6 +314,8 @@ void Program::attention(AttentionSettings settings, Operand q, AttentionStage::O
   if (slopes != 0 && slopes != settings.n_heads)
     refuse("attention: " + str(slopes) + " ALiBi slopes for " + str(settings.n_heads) + " heads");
   if (settings.window < 0) refuse("attention: window " + str(settings.window));
+  if (settings.bf16 && kernels_.attention->attend_bf16 == nullptr)
+    refuse("attention: " + std::string(simd_name(kernels_.simd)) + " has no kernels of bfloat16");
   settings.offsets = layer_offsets_[static_cast<size_t>(settings.layer)];
   stages_.push_back(std::make_unique<AttentionStage>(std::move(settings), q, y));
   open_rows_ = nullptr;

@@ -14,20 +14,22 @@
 #include "core/half.h"
 
 #ifndef PELLUCID_ISA
-#error "define PELLUCID_ISA as generic, avx2, avx512 or neon before including this"
+#error "define PELLUCID_ISA as generic, avx2, avx512, amx or neon before including this"
 #endif
 
 #define PELLUCID_IS_generic 1
 #define PELLUCID_IS_avx2 2
 #define PELLUCID_IS_avx512 3
 #define PELLUCID_IS_neon 4
+#define PELLUCID_IS_amx 5  // avx512 beside tiles
 #define PELLUCID_PASTE_(a, b) a##b
 #define PELLUCID_PASTE(a, b) PELLUCID_PASTE_(a, b)
 #define PELLUCID_ISA_ID PELLUCID_PASTE(PELLUCID_IS_, PELLUCID_ISA)
+#define PELLUCID_IN_512_BITS (PELLUCID_ISA_ID == PELLUCID_IS_avx512 || PELLUCID_ISA_ID == PELLUCID_IS_amx)
 
 #define PELLUCID_INLINE inline __attribute__((always_inline))
 
-#if PELLUCID_ISA_ID == PELLUCID_IS_avx512
+#if PELLUCID_IN_512_BITS
 #include "simd/f32x16_avx512.h"
 #elif PELLUCID_ISA_ID == PELLUCID_IS_avx2
 #include "simd/f32x16_avx2.h"

@@ -4,7 +4,7 @@
 
 #include "simd/f32x16.h"
 
-#if PELLUCID_ISA_ID == PELLUCID_IS_avx512
+#if PELLUCID_IN_512_BITS
 #include "simd/i32x16_avx512.h"
 #elif PELLUCID_ISA_ID == PELLUCID_IS_avx2
 #include "simd/i32x16_avx2.h"

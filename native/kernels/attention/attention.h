@@ -65,12 +65,22 @@ struct AttentionKernels {
   // in int4 with their errors fed on by `feedback` [dim][dim], if any (store.inl.h).
   void (*store)(const float* k, const float* offset, const float* feedback, const float* v,
                 const KvLayer& layer, int64_t kv_head, int64_t page, int64_t slot);
+  // As `attend`, with factors of bfloat16 (bf16.inl.h): for layers that `can_attend_bf16`. Null where
+  // there is none.
+  void (*attend_bf16)(const AttentionItem& item, int64_t first_block, int64_t end_block, float* states,
+                      int64_t states_step, float* scratch);
 };
+
+// Heads of whole blocks of 32, kept in half precision.
+inline bool can_attend_bf16(const KvLayer& layer) {
+  return layer.head_dim % 32 == 0 && layer.keys.type == KvType::f16 && layer.values.type == KvType::f16;
+}
 
 extern const AttentionKernels kAttentionKernelsGeneric;
 #if defined(__x86_64__) || defined(_M_X64)
 extern const AttentionKernels kAttentionKernelsAvx2;
 extern const AttentionKernels kAttentionKernelsAvx512;
+extern const AttentionKernels kAttentionKernelsAmx;
 #elif defined(__aarch64__)
 extern const AttentionKernels kAttentionKernelsNeon;
 #endif

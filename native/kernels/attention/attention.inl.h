@@ -19,14 +19,14 @@ template <KvType kType>
 constexpr TileKernels tile_kernels() {
   return {{nullptr, score_tile<1, kType>, score_tile<2, kType>, score_tile<3, kType>,
            score_tile<4, kType>, score_tile<5, kType>, score_tile<6, kType>,
-#if PELLUCID_ISA_ID == PELLUCID_IS_avx512
+#if PELLUCID_IN_512_BITS
            score_tile<7, kType>, score_tile<8, kType>, score_tile<9, kType>, score_tile<10, kType>,
            score_tile<11, kType>, score_tile<12, kType>
 #endif
           },
           {nullptr, value_tile<1, kType>, value_tile<2, kType>, value_tile<3, kType>,
            value_tile<4, kType>, value_tile<5, kType>, value_tile<6, kType>,
-#if PELLUCID_ISA_ID == PELLUCID_IS_avx512
+#if PELLUCID_IN_512_BITS
            value_tile<7, kType>, value_tile<8, kType>, value_tile<9, kType>, value_tile<10, kType>,
            value_tile<11, kType>, value_tile<12, kType>
 #endif
@@ -348,6 +348,6 @@ void attend(const AttentionItem& item, int64_t first_block, int64_t end_block, f
   }
 }
 
-constexpr AttentionKernels kAttentionKernels = {attend, merge, finish, store_kv};
+constexpr AttentionKernels kAttentionKernels = {attend, merge, finish, store_kv, nullptr};
 
 }  // namespace pellucid::PELLUCID_ISA

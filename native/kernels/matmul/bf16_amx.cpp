@@ -12,6 +12,7 @@
 // and it might be this one.
 #include "kernels/matmul/bf16.h"
 #include "kernels/matmul/matmul_avx512vnni.inl.h"
+#include "simd/amx_tiles.h"
 
 namespace pellucid::matmul {
 namespace {
@@ -29,48 +30,6 @@ struct alignas(4096) Space {
   TileSums done[2];                        // of two tiles of rows, when all of K is summed
   TileSums parts[kMostTiles];              // until then
 };
-
-// Tiles are read and written behind the compiler's back.
-INLINE void seen(const void* p) { asm volatile("" : : "r"(p) : "memory"); }
-
-// As LDTILECFG reads it.
-struct alignas(64) TileShapes {
-  uint8_t palette, start_row, reserved[14];
-  uint16_t row_bytes[16];
-  uint8_t rows[16];
-};
-static_assert(sizeof(TileShapes) == 64);
-
-// Tiles 0 to 3 hold sums (of the first tile of rows and both groups, then of the second), 4 and 5 activations, 6 and
-// 7 weights.
-INLINE void shape_tiles(int rows) {
-  TileShapes shapes = {};
-  shapes.palette = 1;
-  for (int tile = 0; tile < 8; ++tile) {
-    shapes.row_bytes[tile] = 64;
-    shapes.rows[tile] = static_cast<uint8_t>(tile < 6 ? rows : 16);
-  }
-  seen(&shapes);
-  _tile_loadconfig(&shapes);
-}
-
-// The compiler's own functions take no template parameter for a tile.
-template <int tile>
-INLINE void load_tile(const void* p, int64_t stride) {
-  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(p), "r"(stride), "i"(tile));
-}
-template <int tile>
-INLINE void store_tile(void* p) {
-  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(p), "r"(int64_t{64}), "i"(tile) : "memory");
-}
-template <int tile>
-INLINE void zero_tile() {
-  asm volatile("tilezero %%tmm%c0" : : "i"(tile));
-}
-template <int sums, int activations, int weights>
-INLINE void multiply_tiles() {
-  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(activations), "i"(weights));
-}
 
 // Opening
 
@@ -146,7 +105,7 @@ INLINE void open_chunk(const Bf16Product& p, const Chunk& chunk, Space& space) {
       open_block<minima>(param, codes, space.weights[g][b]);
     }
   }
-  seen(&space);
+  tiles::seen(&space);
 }
 
 // A tile's rows of the product: the first `skip` of them were another tile's.
@@ -179,22 +138,22 @@ INLINE void finish(const Bf16Product& p, const Chunk& chunk, const Tile& tile, c
 template <bool two_groups, bool two_tiles>
 INLINE void begin_sums(const Chunk& chunk, const TileSums* parts) {
   if (chunk.begins) {
-    zero_tile<0>(), zero_tile<1>();
-    if constexpr (two_tiles) zero_tile<2>(), zero_tile<3>();
+    tiles::clear<0>(), tiles::clear<1>();
+    if constexpr (two_tiles) tiles::clear<2>(), tiles::clear<3>();
     return;
   }
-  load_tile<0>(parts[0][0], 64);
-  if constexpr (two_groups) load_tile<1>(parts[0][1], 64);
-  if constexpr (two_tiles) load_tile<2>(parts[1][0], 64);
-  if constexpr (two_tiles && two_groups) load_tile<3>(parts[1][1], 64);
+  tiles::load<0>(parts[0][0], 64);
+  if constexpr (two_groups) tiles::load<1>(parts[0][1], 64);
+  if constexpr (two_tiles) tiles::load<2>(parts[1][0], 64);
+  if constexpr (two_tiles && two_groups) tiles::load<3>(parts[1][1], 64);
 }
 
 template <bool two_groups, bool two_tiles>
 INLINE void store_sums(TileSums* to) {
-  store_tile<0>(to[0][0]);
-  if constexpr (two_groups) store_tile<1>(to[0][1]);
-  if constexpr (two_tiles) store_tile<2>(to[1][0]);
-  if constexpr (two_tiles && two_groups) store_tile<3>(to[1][1]);
+  tiles::store<0>(to[0][0], 64);
+  if constexpr (two_groups) tiles::store<1>(to[0][1], 64);
+  if constexpr (two_tiles) tiles::store<2>(to[1][0], 64);
+  if constexpr (two_tiles && two_groups) tiles::store<3>(to[1][1], 64);
 }
 
 // One or two tiles of rows times the opened blocks.
@@ -202,11 +161,11 @@ template <bool two_groups, bool two_tiles>
 INLINE void add_products(const uint8_t* x0, const uint8_t* x1, int64_t stride, int64_t blocks,
                          const Space& space) {
   for (int64_t b = 0; b < blocks; ++b, x0 += 64, x1 += 64) {
-    load_tile<4>(x0, stride), load_tile<6>(space.weights[0][b], 64);
-    multiply_tiles<0, 4, 6>();
-    if constexpr (two_groups) load_tile<7>(space.weights[1][b], 64), multiply_tiles<1, 4, 7>();
-    if constexpr (two_tiles) load_tile<5>(x1, stride), multiply_tiles<2, 5, 6>();
-    if constexpr (two_tiles && two_groups) multiply_tiles<3, 5, 7>();
+    tiles::load<4>(x0, stride), tiles::load<6>(space.weights[0][b], 64);
+    tiles::multiply_bf16<0, 4, 6>();
+    if constexpr (two_groups) tiles::load<7>(space.weights[1][b], 64), tiles::multiply_bf16<1, 4, 7>();
+    if constexpr (two_tiles) tiles::load<5>(x1, stride), tiles::multiply_bf16<2, 5, 6>();
+    if constexpr (two_tiles && two_groups) tiles::multiply_bf16<3, 5, 7>();
   }
 }
 
@@ -270,7 +229,7 @@ void multiply_all(const Bf16Product& p) {
   int64_t most = fit < kStripRows ? fit : kStripRows;
   if (most < kTileRows) most = kTileRows;
   const int64_t strips = (p.rows + most - 1) / most;
-  shape_tiles(static_cast<int>(p.rows < kTileRows ? p.rows : kTileRows));
+  tiles::shape_for_products(static_cast<int>(p.rows < kTileRows ? p.rows : kTileRows));
   for (int64_t s = 0, row = 0; s < strips; ++s) {
     // All but the last are whole tiles, and no last one is less than a tile.
     const int64_t end = s + 1 == strips ? p.rows : p.rows * (s + 1) / strips / kTileRows * kTileRows;

@@ -1,23 +1,15 @@
 // Products of bfloat16 as plain loops: the twin of the tiles.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 
+#include "core/bf16.h"
 #include "core/half.h"
 #include "kernels/matmul/bf16.h"
 #include "kernels/matmul/layout.h"
 
 namespace pellucid::matmul {
 namespace {
-
-float from_bf16(uint16_t x) { return std::bit_cast<float>(static_cast<uint32_t>(x) << 16); }
-
-uint16_t to_bf16(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  if (std::isnan(x)) return static_cast<uint16_t>((bits >> 16) | 0x40u);
-  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
 
 void round_row(const float* x, int64_t k, uint8_t* row) {
   for (int64_t b = 0; b < k / kBlock; ++b, x += kBlock)
@@ -57,20 +49,6 @@ void open_block(const Bf16Shape& shape, const uint8_t* group, int64_t block, int
   }
 }
 
-// A number below the smallest normal one is zero.
-float flushed(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
-
-float block_sum(const uint16_t* w, const uint8_t* x, float sum) {
-  float chains[2] = {0.0f, 0.0f};
-  for (int place = 0; place < kBlock; ++place) {
-    uint16_t value;
-    std::memcpy(&value, x + 2 * place, 2);
-    float& chain = chains[place % 2];
-    chain = flushed(std::fmaf(flushed(from_bf16(value)), flushed(from_bf16(w[place])), chain));
-  }
-  return flushed(sum + flushed(chains[0] + chains[1]));
-}
-
 void multiply(const Bf16Product& p) {
   const Bf16Shape& shape = p.shape;
   uint16_t weights[kBlock];
@@ -84,7 +62,9 @@ void multiply(const Bf16Product& p) {
       float sum = 0.0f;
       for (int64_t b = 0; b < shape.blocks; ++b) {
         open_block(shape, group, b, lane, weights);
-        sum = block_sum(weights, row + b * 64, sum);
+        uint16_t values[kBlock];
+        std::memcpy(values, row + b * 64, sizeof values);
+        sum = add_bf16_products(values, weights, sum);
       }
       float& out = p.sink.out[r * p.sink.ldo + o];
       sum *= factor;

@@ -223,7 +223,12 @@ class NativeOps(Ops):
         prior: KeyPrior | None = None,
     ) -> Node:
         known = prior if in_blocks(self._kv_types.keys) else None
-        data = {"index": index, "layer": layer, "prior": known}
+        data = {
+            "index": index,
+            "layer": layer,
+            "prior": known,
+            "bf16_factors": self.activations == "bf16",
+        }
         return self._add("attention", (q, k, v), q.width, **data)
 
     # Elementwise

@@ -160,6 +160,7 @@ class Emitter:
             layer.attention_softcap or 0.0,
             layer.window or 0,
             np.asarray(layer.alibi_slopes, np.float32),
+            node.data["bf16_factors"],
             self._columns(node.inputs[0]),
             self._value(node),
         )
