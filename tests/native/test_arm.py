@@ -22,7 +22,7 @@ SOURCES = [
     NATIVE / "core/pool.cpp",
     NATIVE / "kernels/dispatch.cpp",
     *(NATIVE / "kernels/matmul" / f"{name}.cpp" for name in ("arena", "weight", "pack", "layout")),
-    *(NATIVE / "kernels/matmul" / f"{name}.cpp" for name in ("wide_weight", "wide_generic")),
+    *(NATIVE / "kernels/matmul" / f"{name}.cpp" for name in ("bf16_weight", "bf16_generic")),
     NATIVE / "kernels/matmul/matmul_generic.cpp",
 ]
 NEON = NATIVE / "kernels/matmul/matmul_neondot.cpp"
