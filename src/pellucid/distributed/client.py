@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Unpack
 
@@ -14,15 +14,15 @@ from pellucid.core.params import SamplingParams
 from pellucid.core.record import MachineRecord, PageMap
 from pellucid.distributed.application import Application
 from pellucid.distributed.contact import GONE, Contact, ended, in_short
+from pellucid.distributed.looked import OneReplica
 from pellucid.distributed.placement import Placement, Policy
 from pellucid.distributed.report import Fleet
 from pellucid.distributed.running import Running, Tally
 from pellucid.distributed.stream import PlacedStream
-from pellucid.engine.apart import front_of, open_text_of, own_id
+from pellucid.engine.apart import front_of, open_text_of
 from pellucid.engine.client import ModelInfo, Options, Prompt
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.frontend import Frontend
-from pellucid.engine.process.letters import records_of
 from pellucid.engine.records import Cursor, EngineAbout, Records
 from pellucid.engine.remote import RemoteClient
 from pellucid.engine.request import Request
@@ -52,6 +52,7 @@ class ReplicaClient(RemoteClient):
         self._running: dict[str, Running] = {}
         self._tally = Tally()
         self._watched: str | None = None
+        self._shown = OneReplica(self._watch, lambda: self._machine)
         self._trouble: str | None = None
         self._first = 0
         self._closed = False
@@ -153,22 +154,33 @@ class ReplicaClient(RemoteClient):
             raise Unavailable("no replica answers: ask again")
         return self._contact.stats()
 
+    @property
+    def replicas(self) -> tuple[str, ...]:
+        """The names of those that answered last, in order."""
+        return tuple(sorted(self._contact.reports))
+
+    @property
+    def shown(self) -> str | None:
+        """That of which `records` and `about` are."""
+        return self._watched
+
+    def replica(self, name: str) -> OneReplica:
+        """What that one says of what it does."""
+        return OneReplica(partial(self._ask, name), lambda: self._machine)
+
     async def records(self, cursor: Cursor, stamps_every: float | None = None) -> Records:
         """Of one replica, the same as long as it is there."""
-        told = await self._watch("records", cursor=cursor, stamps_every=stamps_every)
-        return records_of(told, own_id)
+        return await self._shown.records(cursor, stamps_every)
 
     async def about(self) -> EngineAbout:
-        about: EngineAbout = await self._watch("about")
-        return about if about.machine is not None else replace(about, machine=self._machine)
+        return await self._shown.about()
 
     async def measure_machine(self) -> None:
         await self._watch("measure_machine")
         self._machine = (await self.about()).machine
 
     async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap]:
-        found: tuple[int, PageMap] = await self._watch("page_map", with_tokens=with_tokens)
-        return found
+        return await self._shown.page_map(with_tokens)
 
     async def check_health(self) -> None:
         self._check_open()
@@ -225,7 +237,6 @@ class ReplicaClient(RemoteClient):
 
     async def _watch(self, method: str, **arguments: Any) -> Any:
         """What the client's method returns on the replica that is looked at."""
-        self._check_open()
         contact = self._contact
         if self._watched not in contact.reports:
             if not contact.reports:
@@ -233,10 +244,15 @@ class ReplicaClient(RemoteClient):
             self._watched = min(contact.reports, default=None)
         if self._watched is None:
             raise Unavailable("no replica answers: ask again")
+        return await self._ask(self._watched, method, **arguments)
+
+    async def _ask(self, name: str, method: str, **arguments: Any) -> Any:
+        """The same of the replica of that name."""
+        self._check_open()
         try:
-            return await _value(contact.one(self._watched, "call", method, arguments))
+            return await _value(self._contact.one(name, "call", method, arguments))
         except GONE as error:
-            contact.reports.pop(self._watched, None)
+            self._contact.reports.pop(name, None)
             raise Unavailable(
                 f"the replica that is looked at is gone: {in_short(error)}"
             ) from error

@@ -90,6 +90,18 @@ class AnswerStream(Protocol):
     async def aclose(self) -> None: ...
 
 
+class Teller(Protocol):
+    """What tells of an engine: the part of `EngineClient` of these names."""
+
+    async def records(self, cursor: Cursor, stamps_every: float | None = None) -> Records: ...
+
+    async def news(self, cursor: Cursor, stamps_every: float | None = None) -> Records: ...
+
+    async def about(self) -> EngineAbout: ...
+
+    async def page_map(self, with_tokens: bool = False) -> tuple[int, PageMap]: ...
+
+
 class EngineClient(Protocol):
     """An engine, from a server's event loop. Errors are `PellucidError`s: `BadInput` for what the
     caller can mend, others for what broke."""

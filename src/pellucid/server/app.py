@@ -19,7 +19,7 @@ from pellucid.server.guard import Guard, Watcher
 from pellucid.server.guide import routes as guide
 from pellucid.server.live import routes as live
 from pellucid.server.live.capacity import Forecasts
-from pellucid.server.live.hub import Hub
+from pellucid.server.live.hubs import Hubs
 from pellucid.server.live.journeys import Journeys
 from pellucid.server.live.texts import Texts
 from pellucid.server.metrics import Metrics
@@ -126,9 +126,10 @@ def create_app(
     app.state.guide = guide.Guide(app.state.service)
     app.state.guard = guard
     app.state.metrics = metrics
-    app.state.hub = hub = Hub(guard, journeys, ids=settings.show_prompts)
+    app.state.hubs = hubs = Hubs(guard, journeys, ids=settings.show_prompts)
+    app.state.hub = hubs.first
     app.state.texts = Texts()
-    guard.at_closing.append(hub.close)
+    guard.at_closing.append(hubs.close)
     app.state.forecasts = forecasts = Forecasts()
     guard.at_closing.append(forecasts.close)
     app.state.tokenizers = Tokenizers(settings.model_name, client.tokenizer)

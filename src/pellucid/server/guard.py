@@ -37,6 +37,7 @@ from pellucid.engine.client import (
     ModelInfo,
     Options,
     Prompt,
+    Teller,
 )
 from pellucid.engine.conversation import PLAIN, Layout
 from pellucid.engine.lanes import Lanes
@@ -139,6 +140,22 @@ class Guard:
         """The replicas there are, None where there is one engine without Ray."""
         ask = getattr(self._client, "fleet", None)
         return None if ask is None else await ask()
+
+    @property
+    def replicas(self) -> tuple[str, ...]:
+        """The names of the replicas that answer; none where there is one engine without Ray."""
+        return tuple(getattr(self._client, "replicas", ()))
+
+    @property
+    def replica_shown(self) -> str | None:
+        """That of which the records are that no name is given for."""
+        shown: str | None = getattr(self._client, "shown", None)
+        return shown
+
+    def replica(self, name: str) -> Teller:
+        """What the replica of that name tells of what it does."""
+        found: Teller = getattr(self._client, "replica")(name)  # noqa: B009 - it may have none
+        return found
 
     async def chat_token_ids(self, messages: Messages, layout: Layout = PLAIN) -> list[int]:
         return await self.in_time(self._client.chat_token_ids(messages, layout))

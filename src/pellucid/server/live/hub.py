@@ -12,7 +12,7 @@ from typing import Final
 from pellucid.core.errors import PellucidError
 from pellucid.core.record import PageMap
 from pellucid.costs.stages import Stage
-from pellucid.engine.client import EngineClient
+from pellucid.engine.client import Teller
 from pellucid.engine.records import BEGINNING, EngineAbout, Records
 from pellucid.server.live.journeys import Journeys
 from pellucid.server.live.window import SPANS_EVERY_S, Parts, Window
@@ -77,10 +77,18 @@ class Viewer:
 
 class Hub:
     """Looks at the engine while somebody watches, and hands on what it sees; ids of tokens, which
-    are somebody's text, only with `ids`."""
+    are somebody's text, only with `ids`. `is_gone`: an engine that failed will not come back."""
 
-    def __init__(self, client: EngineClient, journeys: Journeys, *, ids: bool = False) -> None:
+    def __init__(
+        self,
+        client: Teller,
+        journeys: Journeys,
+        *,
+        ids: bool = False,
+        is_gone: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._client = client
+        self._is_gone = is_gone
         self.journeys = journeys
         self.ids = ids
         self._window: Window | None = None
@@ -163,7 +171,8 @@ class Hub:
                         await self._take(records, watching=True)
                     continue
                 except PellucidError:  # an engine that is started again comes back
-                    pass
+                    if self._is_gone():
+                        self.close()
                 except Exception:
                     logger.exception("the records could not be read")
                 await asyncio.sleep(_AFTER_FAILURE_S)

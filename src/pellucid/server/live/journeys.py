@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import time
 from array import array
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -101,7 +101,8 @@ class Journeys:
         self._asked: OrderedDict[str, Asked] = OrderedDict()
         self._said: OrderedDict[str, Said] = OrderedDict()
         self._n_tokens = 0
-        self._sent: OrderedDict[str, None] = OrderedDict()
+        self._sent: deque[str] = deque(maxlen=KEPT)
+        self._n_sent = 0
 
     def begin(self, request_id: str, journey: Journey, salt: bytes, tenant: bytes) -> None:
         """The engine is asked for `request_id` on behalf of `journey`."""
@@ -154,16 +155,15 @@ class Journeys:
     def refused(self, reason: str) -> None:
         """It never was."""
 
-    def take_sent(self) -> list[str]:
-        """The requests whose responses were sent since this was last asked."""
-        sent = list(self._sent)
-        self._sent.clear()
-        return sent
+    def sent_since(self, mark: int) -> tuple[list[str], int]:
+        """The requests whose responses were sent since `mark` (0: the beginning), of the last ones;
+        and the mark of now."""
+        count = min(self._n_sent - mark, len(self._sent))
+        return list(self._sent)[len(self._sent) - count :], self._n_sent
 
     def _ended(self, request_id: str) -> None:
-        self._sent[request_id] = None
-        if len(self._sent) > KEPT:
-            self._sent.popitem(last=False)
+        self._sent.append(request_id)
+        self._n_sent += 1
 
     def _make_room(self) -> None:
         """Forget the oldest texts where there are too many."""

@@ -17,6 +17,7 @@ from pellucid.server.events import EventStream, dumps, event, unless_gone
 from pellucid.server.live.about import about_json
 from pellucid.server.live.capacity import Forecasts, read_mix
 from pellucid.server.live.hub import Hub
+from pellucid.server.live.hubs import Hubs
 from pellucid.server.live.pages import pages_json, prefix_json
 from pellucid.server.live.recording import recording
 from pellucid.server.live.texts import Texts
@@ -33,7 +34,9 @@ async def about(request: Request) -> Response:
     settings = _service(request).settings
     async with _hub(request) as hub:
         found = await hub.about()
-    return _json(dumps(about_json(found, settings.model_name, settings.show_prompts)))
+    hubs: Hubs = request.app.state.hubs
+    body = about_json(found, settings.model_name, settings.show_prompts)
+    return _json(dumps({**body, "replicas": hubs.told(request)}))
 
 
 async def records(request: Request) -> Response:
@@ -101,7 +104,8 @@ async def feed(request: Request) -> EventStream:
     """The records as they come: an event of the last ones, then one for what is new, at most 30
     times a second; with `?spans=1` the parts of forward passes too."""
     spans = switch(request, "spans")
-    events = _events(request.app.state.hub, spans)
+    hubs: Hubs = request.app.state.hubs
+    events = _events(hubs.of(request), spans)
     return event_stream(_service(request), events, {}, _failed)
 
 
@@ -130,9 +134,10 @@ def _service(request: Request) -> Service:
 
 @contextlib.asynccontextmanager
 async def _hub(request: Request) -> AsyncIterator[Hub]:
-    """The hub; what it raises becomes what a client is told."""
+    """The hub of whatever is asked after; what it raises becomes what a client is told."""
+    hubs: Hubs = request.app.state.hubs
     try:
-        yield request.app.state.hub
+        yield hubs.of(request)
     except PellucidError as error:
         raise await _service(request).refusal(error) from error
 

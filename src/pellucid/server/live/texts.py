@@ -24,7 +24,7 @@ from pellucid.engine.retold import Moment
 from pellucid.sampling.funnel import Funnel, Sieve
 from pellucid.server.errors import ApiError, bad_request
 from pellucid.server.events import dumps
-from pellucid.server.live.hub import Hub
+from pellucid.server.live.hubs import Hubs
 from pellucid.server.live.journeys import VIEWER_HEADER, Said
 from pellucid.server.live.window import Window
 from pellucid.server.reading import read, switch
@@ -96,7 +96,8 @@ class Texts:
 async def _asked(request: Request, name: str) -> tuple[Service, Said, Window]:
     """What is remembered of a request. Raises `ApiError` 404, or 403 for who may not read it."""
     service: Service = request.app.state.service
-    hub: Hub = request.app.state.hub
+    hubs: Hubs = request.app.state.hubs
+    hub = hubs.of(request)
     said, journey = service.journeys.said(name), service.journeys.of(name)
     if said is None or journey is None:
         raise ApiError(404, f"request {name[:200]!r} is not known here, or is no longer remembered")

@@ -92,6 +92,7 @@ class Window:
         self._span_forms: SpanForms | None = None
         self._spans: deque[bytes] = deque(maxlen=SPANNED)  # of a step each
         self._journeys = journeys
+        self._n_sent = 0  # of the journeys' ends, those that were told
         self._all_spans = all_spans
         self._last_spanned = float("-inf")
         self._ids = ids
@@ -240,7 +241,8 @@ class Window:
     def _sent(self, others: list[RequestRecord]) -> list[RequestRecord]:
         """Those whose last byte has left since the last look, `others` aside."""
         told = {record.id for record in others}
-        sent = [name for name in self._journeys.take_sent() if name not in told]
+        ended, self._n_sent = self._journeys.sent_since(self._n_sent)
+        sent = [name for name in ended if name not in told]
         found = [record for name in sent if (record := self._requests.get(name)) is not None]
         # What the response says of its tokens is known now.
         self._unchecked.update(record.id for record in found if record.state == "finished")

@@ -28,6 +28,8 @@ export function random(bytes = 8) {
 export class Api {
   #listeners = new Set();
   #busy = new Set();
+  /** The replica whose records are asked for; null: the one that the server shows. */
+  replica = null;
   #waiting = 0;
   /** Ends what is asked when the page is left; one that is come back to asks anew. */
   #left = new AbortController();
@@ -110,12 +112,18 @@ export class Api {
     }
   }
 
+  /** A path of the records, of the replica that is looked at. */
+  #place(path) {
+    if (this.replica === null || !path.startsWith("/live/")) return path;
+    return `${path}${path.includes("?") ? "&" : "?"}replica=${encodeURIComponent(this.replica)}`;
+  }
+
   #fetch(path, body, headers, signal) {
     // A busy server then says so by a status that browsers do not write down as a failure.
     const asked = { "X-Pellucid-Viewer": this.viewer, Prefer: "respond-async", ...headers };
     if (this.key) asked.Authorization = `Bearer ${this.key}`;
     if (body !== undefined) asked["Content-Type"] = "application/json";
-    return fetch(path, {
+    return fetch(this.#place(path), {
       method: body === undefined ? "GET" : "POST",
       headers: asked,
       body: body === undefined ? undefined : JSON.stringify(body),

@@ -95,6 +95,10 @@ export class Feed {
 
   #failed(error) {
     this.#stop = null;
+    if (error instanceof Refused && error.status === 404 && this.#api.replica !== null) {
+      this.#api.replica = null; // it is gone: another one is shown
+      return this.restart();
+    }
     if (error instanceof Refused && error.status === 401) return this.#say("locked", error.message);
     if (error instanceof Refused && error.status === 404) return this.#say("absent", error.message);
     const wait = PATIENCE[Math.min(this.#failures, PATIENCE.length - 1)];

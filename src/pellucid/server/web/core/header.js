@@ -53,6 +53,7 @@ export class Header {
     this.#app = app;
     this.notice = notice;
     this.model = el("span", { class: "model" });
+    this.replica = el("select", { hidden: true, title: "Requests go to all of them; the figures show one", aria: { label: "Replica that is shown" }, on: { change: () => this.#show(this.replica.value) } });
     this.state = el("span", { class: "state", role: "status" });
     this.dropped = el("span", { class: "quiet" });
     this.pause = el("button", { type: "button", on: { click: () => this.#pauseOrGoOn() } });
@@ -60,7 +61,7 @@ export class Header {
     this.trace = el("button", { type: "button", title: "Of the server's last steps; Perfetto and chrome://tracing open it", on: { click: () => this.#trace() } }, "Save trace for Perfetto");
     this.key = el("input", { type: "password", size: "14", autocomplete: "off", placeholder: "API key", aria: { label: "API key" }, on: { change: () => (app.api.key = this.key.value) } });
     this.key.value = app.api.key;
-    bar.append(this.model, this.state, this.dropped, el("span", { class: "grow" }), el("div", { class: "tools" },
+    bar.append(this.model, this.replica, this.state, this.dropped, el("span", { class: "grow" }), el("div", { class: "tools" },
       this.key, this.pause, this.file,
       menu("Recording",
         el("button", { type: "button", title: "Or drop the file on the page", on: { click: () => this.file.click() } }, "Open recording …"),
@@ -99,7 +100,25 @@ export class Header {
     say(this.pause, recording !== null ? "Back to live" : state === "paused" ? "Go on" : "Pause");
     this.key.hidden = state !== "locked" && !this.#app.api.key;
     this.#tell(this.#problem || (["lost", "locked"].includes(state) ? feed.reason : this.#busy));
+    this.#drawReplicas(recording === null ? (store.about?.replicas ?? null) : null);
     this.#drawChips();
+  }
+
+  /** Where there are several engines, which of them the figures show. */
+  #drawReplicas(told) {
+    this.replica.hidden = !told;
+    const signature = JSON.stringify(told);
+    if (!told || signature === this.replicas) return;
+    this.replicas = signature;
+    replace(this.replica, told.names.map((name, i) => el("option", { value: name }, `replica ${i + 1} of ${told.names.length} (${name})`)));
+    this.replica.value = told.shown;
+  }
+
+  #show(name) {
+    this.#app.api.replica = name;
+    this.#app.selection.clear();
+    this.#app.store.reset();
+    if (this.#app.feed.state !== "paused") this.#app.feed.start();
   }
 
   #tell(text) {
