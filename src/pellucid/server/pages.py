@@ -8,6 +8,7 @@ for needs one.
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -56,7 +57,19 @@ def pages() -> dict[str, Page]:
     return {path.relative_to(WEB).as_posix(): _page(path) for path in files}
 
 
+# Comments on lines of their own: a tenth of what is sent, for nobody who looks at figures.
+_COMMENT: Final = re.compile(rb"^[ \t]*(?://[^\n]*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)$", re.MULTILINE)
+
+
+def without_comments(script: bytes) -> bytes:
+    """A module of ours without comments that have lines of their own; what is left keeps its line,
+    so that a browser's errors name the places of the source."""
+    return _COMMENT.sub(lambda found: b"\n" * found[0].count(b"\n"), script)
+
+
 def _page(path: Path) -> Page:
     content = path.read_bytes()
+    if path.suffix == ".js":
+        content = without_comments(content)
     tag = hashlib.blake2b(content, digest_size=12).hexdigest()
     return Page(content, _TYPES[path.suffix], f'"{tag}"')

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from pellucid.server.pages import INDEX, WEB, pages
+from pellucid.server.pages import INDEX, WEB, pages, without_comments
 from tests.python.server.fake import FakeClient
 from tests.python.server.running import Running
 
 LARGEST_SITE = 400_000
 LONGEST_FILE = 600
+COMMENT = (b"//", b"/*", b"* ", b"*/", b"*")
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +86,20 @@ def test_the_pages_are_small_and_ask_nobody_else() -> None:
         assert text.count("\n") <= LONGEST_FILE, name
         outside = set(re.findall(r"https?://[^\s\"'`]+", text)) - {"http://www.w3.org/2000/svg"}
         assert not outside, f"{name} names {outside}"
+
+
+def test_modules_are_sent_without_comments_and_code_keeps_its_lines() -> None:
+    script = (
+        b"// one\n/** two\n * lines */\nconst a = 1; // stays\n  // goes\nconst b = `/* c */`;\n"
+    )
+    kept = b"\n\n\nconst a = 1; // stays\n\nconst b = `/* c */`;\n"
+    assert without_comments(script) == kept
+    for name, page in pages().items():
+        if name.endswith(".js"):
+            source, sent = ((WEB / name).read_bytes().split(b"\n"), page.content.split(b"\n"))
+            assert len(source) == len(sent), name
+            for line, served in zip(source, sent, strict=True):
+                assert served == line or (not served and line.lstrip()[:2] in COMMENT), name
 
 
 def test_no_text_becomes_markup() -> None:
