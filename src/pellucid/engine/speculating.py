@@ -29,6 +29,8 @@ Drafts = dict[int, tuple[Guess, ...]]
 _FORCED_KIND: Final = -1
 _FORCED_HOPES: Final = (0.9,) * 5
 _SURER: Final = 0.95
+# Steps for which nobody looked are timed now and then, to know the machine's pace.
+_TIMED: Final = 4
 # How far one measurement moves what taking note of a step's drafts takes.
 _RATE: Final = 0.1
 
@@ -84,6 +86,7 @@ class Speculation:
         self._guessing = True  # whether guesses may be made for any sequence in decode
         self._looked: list[int] = []  # sequences of which it was asked what could be guessed
         self._asking = 0.0  # seconds that this took
+        self._untimed = _TIMED  # steps since one was
         # Of steps without drafts, not on any account yet: tokens given, and seconds of looking.
         self._given: dict[int, int] = {}
         self._looking: dict[int, float] = {}
@@ -168,7 +171,10 @@ class Speculation:
         for id, tokens_given in tokens.items():
             if id in jobs or id in asked:
                 self._given[id] = self._given.get(id, 0) + len(tokens_given)
-        apart = 0.0
+        self._untimed += 1
+        if not (rounds or asked or looked or self._untimed >= _TIMED):
+            return
+        self._untimed, apart = 0, 0.0
         if rounds or asked:
             self._enter()
             apart = self._learn_drafts(len(plan.spans), rounds, seconds)

@@ -61,7 +61,10 @@ _UNDERRUN: Final = 0.5  # and the share of it that may turn out not to have been
 _LOOK_AT_MOST: Final = 0.05
 _LEAST_AT_MOST: Final = 1.2  # less than an account begins with, so that each may try
 # Steps for which a judgement holds: what a guess costs, and that one of a kind is not worth it.
-_JUDGED_FOR: Final = 16
+_JUDGED_FOR: Final = 32
+# After so many steps without a draft a sequence is looked at in every second one, or every fourth.
+_SECOND_AFTER: Final = 32
+_FOURTH_AFTER: Final = 96
 
 
 class Wish(NamedTuple):
@@ -99,7 +102,8 @@ class Lengths:
         self._most = most
         self._adaptive = adaptive
         self._kinds: dict[int, int] = {}  # of what was asked for last
-        self._waited: dict[int, int] = {}  # steps without a draft
+        self._idle: dict[int, int] = {}  # steps without a draft
+        self._waited: dict[int, int] = {}  # those of them in which one was possible
         self._pauses: dict[int, int] = {}  # steps to wait
         self._since_plain = 0
         self._check_after = _CHECK_FIRST
@@ -136,8 +140,14 @@ class Lengths:
         self._price(n_decoding, seconds_each)
 
     def may(self, sequence: int) -> bool:
-        """Whether a draft could be afforded: else nobody need look for one."""
-        return not self._adaptive or self.accounts.balance(sequence) >= self._least
+        """Whether somebody is to look for a draft in this step: one could be afforded. The longer
+        there was none, the more rarely."""
+        if not self._adaptive:
+            return True
+        idle = self._idle[sequence] = self._idle.get(sequence, 0) + 1
+        if idle > _SECOND_AFTER and idle % (2 if idle <= _FOURTH_AFTER else 4):
+            return False
+        return self.accounts.balance(sequence) >= self._least
 
     def dull(self, sequence: int, kind: int) -> bool:
         """Whether guesses of this kind were not worth their rows a few steps ago, and nothing was
@@ -173,7 +183,7 @@ class Lengths:
         chosen = self._afforded(chosen or self._trials(wishes), wishes)
         for id, wish in wishes.items():
             if id in chosen:
-                self._waited[id] = 0
+                self._waited[id] = self._idle[id] = 0
             else:
                 self._dull.setdefault(id, set()).add(wish.kind)
         return chosen
@@ -242,7 +252,7 @@ class Lengths:
         self.acceptance.forget(sequence)
         self.accounts.forget(sequence)
         notes: tuple[dict[int, Any], ...]
-        notes = self._pauses, self._waited, self._kinds, self._expected, self._dull
+        notes = self._pauses, self._waited, self._kinds, self._expected, self._dull, self._idle
         for known in notes:
             known.pop(sequence, None)
         if sequence in self._drafted:
