@@ -6,9 +6,10 @@
 
 "bound" is what the same rounds would bring if nothing but the rows of their steps cost time;
 "share" is what was measured over it. Each answer with drafts stands between two without; the
-"control" is one without drafts that stands so, and how far the tasks' controls stray from 1 is how
-far a ratio may stray by chance: a task is slower than is allowed (`LEAST`) where it is so by more
-than that. "+-" is half of what the middle half of the rounds' ratios spans.
+"control" is one without drafts that stands so. "+-" is half of what the middle half of the rounds'
+ratios spans. "steady" is the ratio, and its control, of times in which steps that were held up do
+not count. How far the tasks' steady controls stray from 1 is how far a steady ratio may by chance:
+a task is slower than is allowed (`LEAST`) where it is so by more than that.
 
 With an interpreter that has llama-cpp-python, llama.cpp answers each task too, beside ours, plain
 and with the same draft model: its rate, and ours over it.
@@ -130,6 +131,7 @@ def _print(result: TaskResult) -> None:
     print(
         f"{result.task:14} {result.n_tokens:5} {result.plain:8.1f} {result.speculative:8.1f} "
         f"{result.ratio:6.2f} {result.spread:5.2f} {result.control:7.2f} "
+        f"{result.steady:7.3f} {result.steady_control:7.3f} "
         f"{result.bound:6.2f} {result.share:6.2f}   "
         f"{result.accepted}/{result.guessed} in {result.drafts}   "
         f"{result.draft_ms:.2f} + {result.forward_ms:.2f} + {result.rest_ms:.2f}",
@@ -144,8 +146,8 @@ def _print_bound(given: argparse.Namespace, seconds: dict[int, float]) -> None:
     print("bound, x     " + "".join(f"{r * seconds[1] / t:8.2f}" for r, t in seconds.items()))
     print(
         f"\n{'task':14} {'tok':>5} {'plain/s':>8} {'spec/s':>8} {'ratio':>6} "
-        f"{'+-':>5} {'control':>7} {'bound':>6} {'share':>6}   accepted   "
-        "ms a token: draft + forward + rest"
+        f"{'+-':>5} {'control':>7} {'steady':>7} {'control':>7} {'bound':>6} {'share':>6}   "
+        "accepted   ms a token: draft + forward + rest"
     )
 
 
@@ -157,9 +159,10 @@ def _print_summary(results: list[TaskResult], theirs: list[dict[str, float]]) ->
     )
     spread = control_spread(results)
     assert spread is not None
-    slow = [result.task for result in results if result.ratio < LEAST - spread]
+    slow = [result.task for result in results if result.steady < LEAST - spread]
     print(
-        f"the controls stray by {spread:.3f}; slower than {LEAST} by more than that: "
+        f"steady: median {statistics.median([x.steady for x in results]):.3f}, least "
+        f"{min(x.steady for x in results):.3f}; their controls stray by {spread:.3f}; slower than {LEAST} by more than that: "
         f"{', '.join(slow) or 'none'}"
     )
     shown = "  ".join(f"{right}/{looked}" for looked, right in summed_places(results))

@@ -7,6 +7,8 @@ at a time, and the answers must be equal.
 A machine's own speed moves from second to second. So an answer with drafts stands between two
 without, and is compared to their geometric mean, in which a steady drift cancels; the control is an
 answer without drafts that stands so. What the control strays from 1 is what a ratio may stray by.
+Beside the time that an answer took stands its steady time, in which a step that was held up does
+not count: for each number of rows the median of its steps, times how many there were.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ Clock = Callable[[], float]
 @dataclass(frozen=True, slots=True)
 class TaskResult:
     """Of one task. plain, speculative: tokens a second after the first. ratios: of each round, with
-    drafts over plain; controls: plain over plain, measured alike. bound: what the same drafts
+    drafts over plain; controls: plain over plain, measured alike; steady: the same two of steady
+    times. bound: what the same drafts
     would bring if nothing but the rows of their steps took time; share: of it. places: guesses
     looked at and right, by place. ms: of a token's time, by part."""
 
@@ -46,6 +49,8 @@ class TaskResult:
     speculative: float
     ratios: list[float]
     controls: list[float]
+    steady_ratios: list[float]
+    steady_controls: list[float]
     bound: float
     drafts: int
     guessed: int
@@ -69,11 +74,19 @@ class TaskResult:
         return statistics.median(self.controls) if self.controls else None
 
     @property
+    def steady(self) -> float:
+        return statistics.median(self.steady_ratios)
+
+    @property
+    def steady_control(self) -> float | None:
+        return statistics.median(self.steady_controls) if self.steady_controls else None
+
+    @property
     def share(self) -> float:
         return self.ratio / self.bound
 
     def to_json(self) -> dict[str, Any]:
-        names = "ratio", "spread", "control", "share"
+        names = "ratio", "spread", "control", "steady", "steady_control", "share"
         return asdict(self) | {name: getattr(self, name) for name in names}
 
 
@@ -163,6 +176,7 @@ def compare(
     n_middle = 2 if control else 1
     # plain, drafts, plain, control, plain, drafts, plain, control, plain ...
     found: list[float] = []
+    steady: list[float] = []
     stop = llm.engine.subscribe(records.append)
     try:
         for turn in range(2 * n_middle * rounds + 1):
@@ -172,12 +186,12 @@ def compare(
             if answer != (truth := truth or answer):
                 raise PellucidError(f"{task}: the answers with drafts and without differ")
             found.append(took)
+            steady.append(_steady_seconds(records[1:]))  # the first step gave the first token
             if drafting:
-                drafted = records[1:]  # the first step gave the first token
+                drafted = records[1:]
     finally:
         stop()
-    middles = range(1, len(found), 2)
-    ratios = [math.sqrt(found[i - 1] * found[i + 1]) / found[i] for i in middles]
+    ratios, steady_ratios = _between(found), _between(steady)
     rates = [(len(truth) - 1) / took for took in found]
     return _result(
         task,
@@ -186,6 +200,8 @@ def compare(
         statistics.median(rates[1 :: 2 * n_middle]),
         ratios[::n_middle],
         ratios[1::2] if control else [],
+        steady_ratios[::n_middle],
+        steady_ratios[1::2] if control else [],
         drafted,
         seconds,
     )
@@ -213,6 +229,8 @@ def _result(
     speculative: float,
     ratios: list[float],
     controls: list[float],
+    steady_ratios: list[float],
+    steady_controls: list[float],
     records: list[StepRecord],
     seconds: Mapping[int, float],
 ) -> TaskResult:
@@ -237,6 +255,8 @@ def _result(
         speculative=speculative,
         ratios=ratios,
         controls=controls,
+        steady_ratios=steady_ratios,
+        steady_controls=steady_controls,
         bound=given * seconds[1] / rows_cost if rows_cost else 1.0,
         drafts=len(rounds),
         guessed=sum(len(one.draft) for one in rounds),
@@ -265,12 +285,27 @@ def summed_places(results: Sequence[TaskResult]) -> list[tuple[int, int]]:
 
 
 def control_spread(results: Sequence[TaskResult]) -> float | None:
-    """How far from 1 the tasks' controls stray (root mean square), so how far a ratio may stray by
-    chance; None without controls."""
-    controls = [result.control for result in results if result.control is not None]
+    """How far from 1 the tasks' steady controls stray (root mean square), so how far a steady ratio
+    may by chance; None without controls."""
+    controls = [x.steady_control for x in results if x.steady_control is not None]
     if not controls:
         return None
     return math.sqrt(statistics.fmean([(control - 1.0) ** 2 for control in controls]))
+
+
+def _between(seconds: Sequence[float]) -> list[float]:
+    """Of every second one: the geometric mean of its neighbours over it."""
+    middles = range(1, len(seconds) - 1, 2)
+    return [math.sqrt(seconds[i - 1] * seconds[i + 1]) / seconds[i] for i in middles]
+
+
+def _steady_seconds(records: Sequence[StepRecord]) -> float:
+    """Of an answer's steps, from the start of one to that of the next."""
+    took: dict[int, list[float]] = {}
+    for record, after in itertools.pairwise(records):
+        rows = sum(span.n_tokens for span in record.spans)
+        took.setdefault(rows, []).append(after.start - record.start)
+    return sum(len(times) * statistics.median(times) for times in took.values())
 
 
 def _half_span(values: Sequence[float]) -> float:
