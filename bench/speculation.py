@@ -162,8 +162,8 @@ def _print_summary(results: list[TaskResult], theirs: list[dict[str, float]]) ->
     slow = [result.task for result in results if result.steady < LEAST - spread]
     print(
         f"steady: median {statistics.median([x.steady for x in results]):.3f}, least "
-        f"{min(x.steady for x in results):.3f}; their controls stray by {spread:.3f}; slower than {LEAST} by more than that: "
-        f"{', '.join(slow) or 'none'}"
+        f"{min(x.steady for x in results):.3f}; their controls stray by {spread:.3f}; "
+        f"slower than {LEAST} by more than that: {', '.join(slow) or 'none'}"
     )
     shown = "  ".join(f"{right}/{looked}" for looked, right in summed_places(results))
     print(f"accepted by place, of those looked at: {shown or 'nothing was guessed'}")

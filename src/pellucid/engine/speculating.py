@@ -172,7 +172,8 @@ class Speculation:
             if id in jobs or id in asked:
                 self._given[id] = self._given.get(id, 0) + len(tokens_given)
         self._untimed += 1
-        if not (rounds or asked or looked or self._untimed >= _TIMED):
+        timed = looked or lengths.watching or self._untimed >= _TIMED
+        if not (rounds or asked or timed):
             return
         self._untimed, apart = 0, 0.0
         if rounds or asked:

@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from pellucid.speculation.acceptance import Acceptance
 from pellucid.speculation.accounts import Accounts
+from pellucid.speculation.aftermath import Aftermath
 from pellucid.speculation.confidence import Confidence, Worth
 from pellucid.speculation.timing import StepTimes
 
@@ -46,10 +47,6 @@ _LEAST_CHANCE: Final = 0.05
 _COUNTED_ON: Final = 0.5
 # No guess need be surer than this.
 _SURE: Final = 0.9
-# A plain step right after one with drafts was seen to take a little longer, 2 to 8 % of it. How far
-# two such steps in a row move what is known of that, and the most they can say.
-_AFTER_RATE: Final = 0.1
-_AFTER_MOST: Final = 0.2
 # A draft may turn out to cost so many times what was expected; more is laid to something else. And
 # so much is what a single guess costs at most, in tokens' times.
 _UNEXPECTED: Final = 2.0
@@ -119,12 +116,8 @@ class Lengths:
         self._expected: dict[int, float] = {}  # what each draft was expected to cost
         self._rounds = 0  # guesses of the longest of them
         self._believed = 0.0  # what the rows of the drafts checked last were paid for with
-        self._drafted: tuple[int, ...] = ()  # who had a draft in the last step
-        self._after = (
-            0,
-            0.0,
-        )  # rows and seconds of the last step, if plain and after one with drafts
-        self._aftermath = 0.0  # what such a step takes more, as a share of it
+        self._drafted: tuple[int, ...] = ()  # who had a draft last
+        self._aftermath = Aftermath()
 
     def judged(self, n_decoding: int) -> bool:
         """A step is to be planned, of which so many sequences get a token anyway. Whether what was
@@ -138,6 +131,11 @@ class Lengths:
         self._judged = 0
         self._dull.clear()
         self._price(n_decoding, seconds_each)
+
+    @property
+    def watching(self) -> bool:
+        """Whether each plain step is to be told for now."""
+        return self._aftermath.watching
 
     def may(self, sequence: int) -> bool:
         """Whether somebody is to look for a draft in this step: one could be afforded. The longer
@@ -234,9 +232,9 @@ class Lengths:
         if not plain:
             self._correct(seconds)
             self._drafted = tuple(self._expected)
-        elif self._drafted or self._after[0]:
-            seconds = self._settled(rows, seconds)
-            self._drafted = ()
+            self._aftermath.drafted()
+        elif self._aftermath.watching:
+            seconds = self._undisturbed(rows, seconds)
         self.times.note(rows, seconds)
         if plain and self._since_plain >= self._check_after:
             self._check_after = min(2 * self._check_after, _CHECK_LAST)
@@ -289,7 +287,9 @@ class Lengths:
         heapq.heapify(heap)
         tokens, rows, rounds = float(n_decoding), float(n_decoding), 0.0
         drafting = dict.fromkeys(wishes, 0.0)  # guesses that will be made for each
-        best_rate, best_size = tokens / self.times.of(n_decoding), 0
+        plain = self.times.of(n_decoding)
+        best_rate, best_size = tokens / plain, 0
+        after = self._aftermath.ahead * plain
         order: list[int] = []
         while heap:
             negative, id, place = heapq.heappop(heap)
@@ -300,7 +300,8 @@ class Lengths:
             rows += made[id][place]
             drafting[id] += made[id][place]
             rounds = max(rounds, drafting[id])
-            rate = tokens / (self.times.hoped(math.ceil(rows)) + rounds * self._seconds_each)
+            step = self.times.hoped(math.ceil(rows)) + rounds * self._seconds_each
+            rate = tokens / (step + after)
             if rate > best_rate:
                 best_rate, best_size = rate, len(order)
             if place + 1 < wishes[id].most:
@@ -352,20 +353,14 @@ class Lengths:
         for id in self._expected:
             self.accounts.settle(id, more, 0.0)
 
-    def _settled(self, rows: int, seconds: float) -> float:
+    def _undisturbed(self, rows: int, seconds: float) -> float:
         """What a plain step would have taken with no draft before it, whose sequences pay for what
         it took more."""
-        (after_rows, after_seconds), self._after = self._after, (0, 0.0)
-        if self._drafted:
-            self._after = rows, seconds
-            more = max(self._aftermath, 0.0)
+        more = self._aftermath.more(rows, seconds)
+        if more:
             for id in self._drafted:
                 self.accounts.settle(id, more * rows / len(self._drafted), 0.0)
-            return seconds / (1.0 + more)
-        if after_rows == rows:
-            more = max(-_AFTER_MOST, min(_AFTER_MOST, after_seconds / seconds - 1.0))
-            self._aftermath += _AFTER_RATE * (more - self._aftermath)
-        return seconds
+        return seconds / (1.0 + more)
 
     def _price(self, n_decoding: int, seconds_each: float | None) -> None:
         self._n_decoding = max(n_decoding, 1)

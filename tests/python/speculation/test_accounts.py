@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.speculation.accounts import ALLOWANCE, SHARE, Accounts
+from pellucid.speculation.aftermath import Aftermath
 from pellucid.speculation.lengths import Checked, Lengths, Wish
 
 # Token times that first steps of some number of rows may cost more than was expected of them, and
@@ -28,13 +29,15 @@ def loss(
     *,
     each: float = 0.0,
     noise: float = 0.0,
+    after: float = 0.0,
     lengths: Lengths | None = None,
     sequence: int = 0,
 ) -> tuple[float, int]:
-    """Plain steps' times that an answer took more than without drafts; and its tokens."""
+    """Plain steps' times that an answer took more than without drafts; and its tokens. `after` a
+    draft the first plain step takes so much more, which fades over ten steps."""
     rng = random.Random(5)
     lengths = lengths or Lengths(8)
-    n_tokens, total = 0, 0.0
+    n_tokens, total, since = 0, 0.0, 10
     for step in range(n_steps):
         wish = Wish(8) if lengths.may(sequence) else Wish(0)
         chosen = lengths.choose({sequence: wish}, 1, each).get(sequence, 0)
@@ -44,6 +47,8 @@ def loss(
             lengths.drafted(chosen * each)
             lengths.accepted([Checked(sequence, chosen, n_right)])
         took = seconds(1 + chosen)
+        since = 0 if chosen else since + 1
+        took *= 1.0 if chosen else 1.0 + after * max(1.0 - (since - 1) / 10, 0.0)
         slow = 4.0 if rng.random() < noise / 4 else rng.uniform(1 - noise, 1 + noise)
         lengths.took(1 + chosen, took * slow, plain=not chosen)
         total += took + chosen * each
@@ -53,8 +58,8 @@ def loss(
 
 @st.composite
 def machines(draw: st.DrawFn) -> Callable[[int], float]:
-    """A row more costs from nothing to most of a step, and the more rows the more, or the less."""
-    slope, bend = draw(st.floats(0.0, 0.7)), draw(st.floats(0.5, 1.1))
+    """A row more costs from nothing to more than a step; the next ones more than it, or less."""
+    slope, bend = draw(st.floats(0.0, 1.2)), draw(st.floats(0.5, 1.1))
     level = draw(st.floats(1e-3, 1.0))
     return lambda rows: level * (1.0 + slope * (rows - 1) ** bend)
 
@@ -98,6 +103,43 @@ def test_noise_does_not_hide_a_loss(slope: float, noise: float) -> None:
         lambda rows: 1.0 + slope * (rows - 1), lambda step, _: int(step % 7 == 0), 600, noise=noise
     )
     assert lost <= 2 * (ALLOWANCE + SHARE * n_tokens)
+
+
+@pytest.mark.parametrize("slope", [0.05, 0.2])
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_what_plain_steps_after_a_draft_take_more_is_paid_for(slope: float, noise: float) -> None:
+    lengths = Lengths(8)
+    losses = []
+    for sequence in range(20):
+        lost, n_tokens = loss(
+            lambda rows: 1.0 + slope * (rows - 1),
+            lambda step, _: int(step % 9 == 0),
+            100,
+            noise=noise,
+            after=0.06,
+            lengths=lengths,
+            sequence=sequence,
+        )
+        lengths.forget(sequence)
+        losses.append(lost - ALLOWANCE - (SHARE + _BELIEF / 2) * n_tokens)
+    assert sum(losses[5:]) / 15 <= 0.0
+
+
+def test_aftermath_is_learnt_from_what_comes_later_and_fades() -> None:
+    aftermath = Aftermath()
+    assert aftermath.ahead == 0.0
+    for _ in range(40):
+        aftermath.drafted()
+        said = [aftermath.more(1, 1.0 + 0.06 * max(1 - i / 12, 0.0)) for i in range(18)]
+        assert not aftermath.watching
+    assert said[0] == pytest.approx(0.06, rel=0.15)
+    assert said[6] == pytest.approx(said[0] / 2)
+    assert not any(said[12:])
+    assert aftermath.ahead == pytest.approx(said[0] * 6.5, rel=0.02)
+    aftermath.drafted()
+    assert aftermath.ahead == 0.0  # it is all to come as it is
+    aftermath.more(1, 1.0)
+    assert aftermath.more(2, 1.0) == 0.0 and not aftermath.watching
 
 
 def test_the_check_has_teeth() -> None:
