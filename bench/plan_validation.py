@@ -49,8 +49,8 @@ from pellucid.engine.machine import processor_name
 from pellucid.hub import DEFAULT_MODEL, TerminalProgress, resolve
 from pellucid.scheduling import Limits
 from pellucid.simulate.answers import Question
-from pellucid.simulate.answers import served as served_rate
 from pellucid.simulate.draws import Draws
+from pellucid.simulate.enough import served as served_rate
 from pellucid.simulate.lengths import Lognormal, Uniform
 from pellucid.simulate.pace import Pace
 from pellucid.simulate.run import WARM_UP, Run, run

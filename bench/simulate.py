@@ -20,7 +20,8 @@ from pellucid.costs import WeightSize
 from pellucid.costs.hardware import find_hardware
 from pellucid.costs.roofline import Priced
 from pellucid.scheduling import Limits
-from pellucid.simulate.answers import Question, served
+from pellucid.simulate.answers import Question
+from pellucid.simulate.enough import served
 from pellucid.simulate.lengths import Lognormal
 from pellucid.simulate.pace import Pace
 from pellucid.simulate.run import run

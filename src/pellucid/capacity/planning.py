@@ -17,12 +17,10 @@ from pellucid.simulate.answers import (
     Question,
     TokenCost,
     check_goals,
-    is_enough,
-    is_stable,
     replicas_needed,
-    served,
     token_cost,
 )
+from pellucid.simulate.enough import is_enough, is_stable, served
 from pellucid.simulate.setup import Setup
 from pellucid.simulate.summary import Point
 from pellucid.simulate.sweep import Sweep
@@ -87,13 +85,15 @@ def _answered(report: Report, sweep: Sweep) -> Report:
     if rate is None:
         rate = _USUAL_LOAD * saturation * replicas
     rates = wishes.rates or tuple(load * saturation * replicas for load in LOADS)
-    points = sweep.points([question.case(each, replicas) for each in (rate, *rates)])
+    cases = [question.sample(each, replicas) for each in rates]
+    asked = [] if replicas in tried else [question.case(rate, replicas)]
+    *points, point = [*sweep.points([*cases, *asked]), *(tried[n] for n in tried if n == replicas)]
+    chosen = _load(report.machine, rate, point, replicas)
     loads = [
         _load(report.machine, each, point, replicas)
-        for each, point in zip((rate, *rates), points, strict=True)
+        for each, point in zip(rates, points, strict=True)
     ]
-    chosen = loads[0]
-    curve = sorted(loads[1:], key=lambda load: load.rate)
+    curve = sorted(loads, key=lambda load: load.rate)
     met = is_enough(chosen.point, wishes.goals)
     within = _within_goals(report, sweep) if wishes.goals else None
     done = replace(

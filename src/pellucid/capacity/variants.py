@@ -9,7 +9,8 @@ from pellucid.capacity.machine import with_kv
 from pellucid.capacity.memory import fit_memory
 from pellucid.capacity.report import Report, WhatIf
 from pellucid.core.errors import BadInput
-from pellucid.simulate.answers import Question, served, token_cost
+from pellucid.simulate.answers import Question, token_cost
+from pellucid.simulate.enough import served
 from pellucid.simulate.setup import Guessing, Setup
 from pellucid.simulate.sweep import Sweep
 
@@ -31,7 +32,7 @@ def what_ifs(report: Report, sweep: Sweep) -> list[WhatIf]:
     for variant in variants:
         if variant.setup is not None:
             question = _smaller(report.question, variant.setup)
-            cases += [question.crowd, question.case(report.chosen.rate, report.replicas)]
+            cases += [question.crowd, question.sample(report.chosen.rate, report.replicas)]
     points = iter(sweep.points(cases))
     found = []
     for variant in variants:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pellucid.core.errors import BadInput
+from pellucid.simulate.enough import Search
 from pellucid.simulate.goals import Goal
 from pellucid.simulate.setup import MOST_REPLICAS, Setup
 from pellucid.simulate.summary import Point
@@ -26,6 +27,9 @@ _PER_REPLICA: Final = 40
 _PER_PLACE: Final = 3
 MOST_PLACES: Final = 4096  # beyond, the crowd's requests alone would take minutes
 _ALIKE: Final = 8  # replicas that tell together what as many seeds would
+FLEET: Final = 16
+"""Replicas beyond which a load on each is much as on so many: the more there are the less one of
+them has to wait while another is idle, and that is little by then."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +46,20 @@ class Question:
         """A load, shared by so many replicas."""
         setup = replace(self.setup, replicas=replicas)
         each = max(_PER_REPLICA, _PER_PLACE * setup.limits.max_num_seqs)
+        if replicas > FLEET:  # where one has seen little, others have seen the rest
+            each = max(_PER_REPLICA, 2 * setup.limits.max_num_seqs)
         requests = max(self.requests, each * replicas)
         # Many replicas scatter less by themselves: two seeds will do for a band.
         few = max(2, len(self.seeds) * _ALIKE // max(replicas, _ALIKE))
         return Case(setup, self.traffic.at_rate(rate), requests, self.seeds[:few])
+
+    def sample(self, rate: float, replicas: int) -> Case:
+        """As `case`, of `FLEET` replicas with their share of the load where there are more: a small
+        part of the work."""
+        if replicas <= FLEET:
+            return self.case(rate, replicas)
+        times = replicas / FLEET
+        return replace(self.case(rate / times, FLEET), times=times)
 
     @property
     def crowd(self) -> Case:
@@ -70,21 +84,7 @@ class Question:
 
 def loads_of(question: Question, saturation: float, replicas: int) -> list[Case]:
     """The curve's cases."""
-    return [question.case(load * saturation * replicas, replicas) for load in LOADS]
-
-
-def served(point: Point) -> float:
-    """Requests a second that end."""
-    return point.mean(lambda run: run.served)
-
-
-def is_stable(point: Point) -> bool:
-    """Whether it keeps up: in the time looked at as many end as come, nearly."""
-    return served(point) >= 0.95 * point.mean(lambda run: run.rate)
-
-
-def meets(point: Point, goals: Sequence[Goal]) -> bool:
-    return all(goal.met(point) for goal in goals)
+    return [question.sample(load * saturation * replicas, replicas) for load in LOADS]
 
 
 def check_goals(goals: Sequence[Goal], alone: Point) -> None:
@@ -112,58 +112,25 @@ def replicas_needed(sweep: Sweep, question: Question, rate: float, saturation: f
     """For a rate of all requests together. Raises `BadInput` where none of up to `MOST_REPLICAS`
     are enough.
 
-    More replicas are better but for chance, so it is searched: upwards from as many as keep up with
-    the rate at all, in wider and wider strides, then by halving between.
+    Beyond `FLEET` they are looked for by samples first, and by whole fleets from there on: the
+    number that is found was enough as a whole, and one less was not, or is below what keeps up.
     """
-    tried: dict[int, Point] = {}
-
-    def good(counts: Sequence[int]) -> list[bool]:
-        new = [n for n in counts if n not in tried]
-        for n, point in zip(new, sweep.points([question.case(rate, n) for n in new]), strict=True):
-            tried[n] = point
-        return [is_enough(tried[n], question.goals) for n in counts]
-
     low = max(1, math.ceil(rate / saturation * 0.98))
+    if low > FLEET:  # so many even out: a run may be over before it shows that they fall behind
+        low = math.ceil(rate / saturation)
     if low > MOST_REPLICAS:
         raise BadInput(
             f"{rate:g} requests a second need about {low} replicas, and {MOST_REPLICAS} are the "
             "most that are simulated: ask for a smaller rate"
         )
-    stride, below, above = max(1, low // 8), low - 1, None
-    while above is None:
-        counts = sorted({min(below + stride * k, MOST_REPLICAS) for k in (1, 2)})
-        if below == 0 and low == 1:
-            counts = [1, 2]
-        for n, enough in zip(counts, good(counts), strict=True):
-            if enough:
-                above = n
-                break
-            below = n
-        if above is None and below >= MOST_REPLICAS:
-            worst = tried[below]
-            told = "; ".join(_told(goal, worst) for goal in question.goals if not goal.met(worst))
-            raise BadInput(
-                f"{MOST_REPLICAS} replicas do not meet the goals at {rate:g} requests a second: "
-                f"{told}"
-            )
-        stride *= 2
-    while above - below > 1:
-        middle = (above + below) // 2
-        if good([middle])[0]:
-            above = middle
-        else:
-            below = middle
-    return Needed(above, tried[above], tried)
-
-
-def is_enough(point: Point, goals: Sequence[Goal]) -> bool:
-    return is_stable(point) and meets(point, goals)
-
-
-def _told(goal: Goal, point: Point) -> str:
-    band = goal.of(point)
-    reached = "nothing" if band is None else f"{band.mean:.3g} s"
-    return f"the {goal.words} is {reached}, not {goal.seconds:g} s"
+    whole = Search(sweep, question.goals, rate, lambda n: question.case(rate, n))
+    if low <= FLEET:
+        found = whole.upwards(low)
+    else:
+        about = replace(question, seeds=question.seeds[:1])
+        sampled = Search(sweep, question.goals, rate, lambda n: about.sample(rate, n))
+        found = whole.near(sampled.upwards(low), low)
+    return Needed(found, whole.tried[found], whole.tried)
 
 
 @dataclass(frozen=True, slots=True)

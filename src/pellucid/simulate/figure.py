@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from pellucid.simulate.answers import Question, is_stable, served
+from pellucid.simulate.answers import Question
+from pellucid.simulate.enough import is_stable, served
 from pellucid.simulate.goals import delay
 from pellucid.simulate.setup import Setup
 from pellucid.simulate.summary import Point

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from pellucid.simulate.run import Run
@@ -85,6 +85,19 @@ class Summary:
     requests: int
     steps: int
     seconds: float
+
+    def of_so_many(self, times: float) -> Summary:
+        """Of `times` as many replicas that do the same."""
+        if times == 1:
+            return self
+        return replace(
+            self,
+            rate=times * self.rate,
+            offered_tokens=times * self.offered_tokens,
+            served=times * self.served,
+            output_tokens=times * self.output_tokens,
+            prompt_tokens=times * self.prompt_tokens,
+        )
 
 
 def summarize(setup: Setup, found: Run) -> Summary:

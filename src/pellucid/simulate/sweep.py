@@ -19,13 +19,15 @@ _SMALL: Final = 100_000
 
 @dataclass(frozen=True)
 class Case:
-    """A load on a setup, to be run with each of `seeds`; with `users`, as many as ask at once."""
+    """A load on a setup, to be run with each of `seeds`; with `users`, as many as ask at once. It
+    stands for `times` as many replicas with `times` the load."""
 
     setup: Setup
     traffic: Traffic
     requests: int
     seeds: tuple[int, ...] = (0,)
     users: int | None = None
+    times: float = 1.0
 
     @property
     def work(self) -> float:
@@ -92,4 +94,4 @@ class Sweep:
 def one(case: Case, seed: int) -> Summary:
     """One run of a case."""
     found = run(case.setup, case.traffic, case.requests, seed, users=case.users)
-    return summarize(case.setup, found)
+    return summarize(case.setup, found).of_so_many(case.times)

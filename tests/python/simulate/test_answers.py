@@ -6,24 +6,24 @@ from __future__ import annotations
 import os
 import signal
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 import pytest
 
 from pellucid.core.errors import BadInput, PellucidError
 from pellucid.scheduling import Sequence
 from pellucid.simulate.answers import (
+    FLEET,
     Question,
     check_goals,
-    is_enough,
-    is_stable,
     replicas_needed,
     token_cost,
 )
+from pellucid.simulate.enough import Search, is_enough, is_stable
 from pellucid.simulate.goals import Goal
 from pellucid.simulate.routing import Router
 from pellucid.simulate.setup import Setup
-from pellucid.simulate.summary import Band, Delays, quantile
+from pellucid.simulate.summary import Band, Delays, Point, Summary, quantile
 from pellucid.simulate.sweep import Case, Sweep
 from pellucid.simulate.workers import Worker, Workers
 from tests.python.simulate.steps import Constant, limits, made
@@ -109,6 +109,53 @@ def test_hundreds_of_replicas() -> None:
         few, many = sweep.points([asked.case(100 * MOST, n) for n in (80, 130)])
     assert is_stable(many)
     assert not is_stable(few)
+
+
+def test_hundreds_that_a_goal_needs_are_enough_and_one_less_is_not() -> None:
+    goal = Goal("ttft", "p95", 0.025)
+    asked = Question(SETUP, made(1.0, 20, 10), 40, (0,), (goal,))
+    rate = 80 * MOST
+    with Sweep(1) as sweep:
+        needed = replicas_needed(sweep, asked, rate, MOST)
+        assert needed.replicas > 2 * FLEET
+        fewer, enough = sweep.points([asked.case(rate, needed.replicas + k) for k in (-1, 0)])
+        sample = sweep.points([asked.sample(rate, needed.replicas)])[0]
+    assert is_enough(enough, asked.goals)
+    assert not is_enough(fewer, asked.goals)
+    assert enough == needed.point
+    # A sample says of rates what the whole does.
+    served = [point.mean(lambda run: run.served) for point in (sample, enough)]
+    assert served[0] == pytest.approx(served[1], rel=0.1)
+
+
+@pytest.mark.parametrize("start", [1, 3, 7, 8, 9, 12, 40])
+@pytest.mark.parametrize("fewest", [3, 8, 9, 30])
+def test_a_search_finds_the_fewest_wherever_it_begins(start: int, fewest: int) -> None:
+    search = Search(Counting(fewest), (), 1.0, lambda n: n)  # type: ignore[arg-type, return-value]
+    assert search.near(max(start, 3), 3) == fewest
+    assert search.upwards(3) == fewest
+    assert fewest in search.tried
+    assert fewest == 3 or fewest - 1 in search.tried
+
+
+class Counting:
+    """A sweep in which so many replicas keep up, and fewer do not."""
+
+    def __init__(self, fewest: int) -> None:
+        self._fewest = fewest
+
+    def points(self, counts: list[int]) -> list[Point]:
+        runs = [replace(EMPTY, rate=1.0, served=float(n >= self._fewest)) for n in counts]
+        return [Point((run,)) for run in runs]
+
+
+NO_DELAYS = Delays(None, None, None, None, None)
+EMPTY = Summary(
+    **{
+        field.name: {"Delays": NO_DELAYS, "dict[str, float]": {}}.get(str(field.type), 0)  # type: ignore[arg-type]
+        for field in fields(Summary)
+    }
+)
 
 
 def test_what_none_of_them_can_do_is_said() -> None:
