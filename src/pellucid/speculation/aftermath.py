@@ -16,9 +16,13 @@ _REACH: Final = 12
 _BEYOND: Final = 6
 # The mean of `_weight` over the reach.
 _MEAN_WEIGHT: Final = (_REACH + 1) / (2 * _REACH)
-# The most that one stretch can say, and how far one moves what is known; the first ones more.
+# The most that a step can say, how far a stretch moves what is known (the first ones more, as if so
+# many had said nothing), and the most that is believed: on a busy machine stretches say anything,
+# and what kept guesses from being made would never be found wrong.
 _MOST: Final = 0.2
 _RATE: Final = 0.05
+_SAID_NOTHING: Final = 5
+_BELIEVED: Final = 0.08
 
 
 class Aftermath:
@@ -67,5 +71,6 @@ class Aftermath:
         later = statistics.median(self._seconds[_REACH:])
         said = [max(-_MOST, min(_MOST, took / later - 1.0)) for took in self._seconds[:_REACH]]
         self._n_stretches += 1
-        rate = max(_RATE, 1 / (self._n_stretches + 1))
-        self.share += rate * (statistics.fmean(said) / _MEAN_WEIGHT - self.share)
+        rate = max(_RATE, 1 / (self._n_stretches + _SAID_NOTHING))
+        share = self.share + rate * (statistics.fmean(said) / _MEAN_WEIGHT - self.share)
+        self.share = max(-_BELIEVED, min(_BELIEVED, share))

@@ -142,6 +142,15 @@ def test_aftermath_is_learnt_from_what_comes_later_and_fades() -> None:
     assert aftermath.more(2, 1.0) == 0.0 and not aftermath.watching
 
 
+def test_a_busy_machine_makes_no_aftermath_that_keeps_guesses_from_being_made() -> None:
+    aftermath = Aftermath()
+    for _ in range(10):
+        aftermath.drafted()
+        for i in range(18):
+            aftermath.more(1, 5.0 if i < 12 else 1.0)
+    assert 0.3 < aftermath.ahead < 0.6
+
+
 def test_the_check_has_teeth() -> None:
     lost, n_tokens = loss(
         lambda rows: 1.0 + 0.2 * (rows - 1), lambda *_: 0, 400, lengths=Lengths(8, adaptive=False)
