@@ -58,7 +58,8 @@ class Tools:
             raise bad_request(f"{self.param}: two tools have the same name", self.param)
         if self.forced and not self.functions:
             raise bad_request(
-                f"{self.choice_param} {self.choice!r} needs {self.param}", self.choice_param
+                f"{self.choice_param} asks for a call and {self.param} has no tool: give one",
+                self.choice_param,
             )
         if self.named and self.choice not in self.names:
             raise bad_request(
@@ -180,9 +181,10 @@ class Conversation:
             params = replace(params, skip_special_tokens=False)
         if params.structured_outputs is not None:
             raise bad_request(
-                "tools and a form for the answer (response_format, structured_outputs) exclude "
-                "each other: give one of them, or tool_choice none",
-                tools.choice_param,
+                f"{tools.param} and a form for the answer "
+                f"({self._names.get('structured_outputs', 'structured_outputs')}) exclude each "
+                f"other: give one of them, or {tools.choice_param} none",
+                tools.param,
             )
         strict = any(function.get("strict") for function in tools.functions)
         if not tools.forced and not strict:

@@ -139,8 +139,8 @@ def speaks_anthropic(path: str) -> bool:
 def api_error_of(error: Exception, params: Mapping[str, str] | None = None) -> ApiError:
     """What a client is told of `error`.
 
-    `params` maps the engine's names of fields to those of the request, where they differ; the
-    field that a `BadInput` names at its beginning becomes `param`.
+    `params` maps the engine's names of fields to those of the request; the field that a `BadInput`
+    names at its beginning becomes `param`, and its message names what the client sent.
     """
     if isinstance(error, ApiError):
         return error
@@ -152,7 +152,8 @@ def api_error_of(error: Exception, params: Mapping[str, str] | None = None) -> A
             "context_length_exceeded",
         )
     if isinstance(error, BadInput):
-        return bad_request(str(error), _field_named(str(error), params or {}))
+        said, names = str(error), params or {}
+        return bad_request(_in_their_words(said, names), _field_named(said, names))
     if isinstance(error, Overloaded):
         return ApiError(429, str(error), retry_after=error.retry_after)
     if isinstance(error, Unavailable):
@@ -164,12 +165,31 @@ def api_error_of(error: Exception, params: Mapping[str, str] | None = None) -> A
     return ApiError(500, "the server failed at this request; its log says why")
 
 
+_BEGINNING: Final = re.compile(r"(the )?([a-z_]+)((?:\[[^\]]*\]|\.[a-z_]+)*)")
+_WORDS: Final = frozenset({"prompt", "position", "chat", "conversation"})
+"""That messages begin with, and that are no field's name."""
+IN_PLACE: Final = "messages[]"
+"""Among the names of a request's fields: its messages stand where the engine's do. Those that were
+made of other things are not told apart by number."""
+
+
+def _in_their_words(message: str, params: Mapping[str, str]) -> str:
+    """Fields by the client's names: the one that it begins with, and others that are no words."""
+    found = _BEGINNING.match(message)
+    if found is not None and not found[1] and found[2] in params and found[2] not in _WORDS:
+        message = _theirs(found, params) + message[found.end() :]
+    others = [name for name, own in params.items() if "_" in name and name not in own]
+    for name in others:
+        message = re.sub(rf"\b{name}\b", params[name], message)
+    return message
+
+
 def _field_named(message: str, params: Mapping[str, str]) -> str | None:
     """The field that a message begins with: the name up to an index, a colon or a space."""
-    found = re.match(r"(the )?([a-z_]+)((?:\[[^\]]*\]|\.[a-z_]+)*)", message)
-    if found is None:
-        return None
-    name = found[2]
-    if name in params:
-        return params[name] + found[3]
-    return None
+    found = _BEGINNING.match(message)
+    return _theirs(found, params) if found is not None and found[2] in params else None
+
+
+def _theirs(found: re.Match[str], params: Mapping[str, str]) -> str:
+    moved = found[2] == "messages" and IN_PLACE not in params
+    return params[found[2]] + ("" if moved else found[3])

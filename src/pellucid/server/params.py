@@ -54,6 +54,14 @@ _LAYOUT: Final = (
     "chat_template_kwargs",
 )
 
+RESPONSES_NAMES: Final = {
+    "prompt": "input",
+    "max_tokens": "max_output_tokens",
+    "logprobs": "top_logprobs",
+}
+MESSAGES_NAMES: Final = {"stop": "stop_sequences"}
+"""What requests of other forms call what the engine calls otherwise."""
+
 
 def completion_params(
     asked: CompletionRequest, defaults: SamplingParams, limits: RequestLimits
@@ -91,7 +99,8 @@ def chat_params(
             "max_completion_tokens",
         )
     values["max_tokens"] = asks.pop() if asks else None
-    return _made(defaults, values)
+    completion = asked.max_completion_tokens is not None
+    return _made(defaults, values, {"max_tokens": "max_completion_tokens"} if completion else {})
 
 
 def responses_params(
@@ -111,7 +120,7 @@ def responses_params(
             values["structured_outputs"] = _schema(form.schema_, limits, "text.format.schema")
         else:
             values["structured_outputs"] = StructuredOutputs(json_object=True)
-    return _made(defaults, values)
+    return _made(defaults, values, RESPONSES_NAMES)
 
 
 def messages_params(
@@ -125,7 +134,7 @@ def messages_params(
     }
     if asked.stop_sequences:
         values["stop"] = _stops("stop_sequences", asked.stop_sequences, limits)
-    return _made(defaults, values)
+    return _made(defaults, values, MESSAGES_NAMES)
 
 
 def form_names(asked: Choosing) -> dict[str, str]:
@@ -297,11 +306,13 @@ def _at_most(name: str, value: int, most: int) -> None:
         raise bad_request(f"{name} is at most {most} here, not {value}", name)
 
 
-def _made(defaults: SamplingParams, values: dict[str, Any]) -> SamplingParams:
+def _made(
+    defaults: SamplingParams, values: dict[str, Any], names: Mapping[str, str] | None = None
+) -> SamplingParams:
     try:
         return replace(defaults, **values)
     except BadInput as error:
-        raise as_api_error(error) from error
+        raise as_api_error(error, names) from error
 
 
 def as_api_error(error: Exception, names: Mapping[str, str] | None = None) -> ApiError:

@@ -240,11 +240,11 @@ def _message(message: Message, index: int) -> dict[str, Any]:
             {"type": "text", "text": part} if isinstance(part, str) else part for part in content
         ]
     for call in copy.get("tool_calls") or ():
-        _parse_arguments(call)
+        _parse_arguments(call, where)
     return copy
 
 
-def _parse_arguments(call: Any) -> None:
+def _parse_arguments(call: Any, where: str) -> None:
     """Arguments written as JSON text, as the OpenAI API has them, become the object."""
     function = call.get("function", call) if isinstance(call, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
@@ -254,7 +254,7 @@ def _parse_arguments(call: Any) -> None:
     except (ValueError, RecursionError):
         return
     if isinstance(arguments, dict):
-        function["arguments"] = plain(arguments, "tool call arguments")
+        function["arguments"] = plain(arguments, f"{where}.tool_calls")
 
 
 def _joined(parts: list[Any], index: int) -> str:

@@ -46,7 +46,12 @@ def encode_chat(
     Hugging Face adds none. Raises `BadInput` as `ChatTemplate.render` does, and `PromptTooLong`,
     before it is tokenised, where it surely has `max_model_len` tokens or more.
     """
-    given = plain([messages, tools, documents, template_kwargs], "the conversation")
+    given = [
+        plain(messages, "messages"),
+        plain(tools, "tools"),
+        plain(documents, "documents"),
+        plain(template_kwargs, "chat_template_kwargs"),
+    ]
     guard = _Guard(tokenizer, template, given)
     text = template.render_protected(
         messages,

@@ -130,7 +130,8 @@ class FakeStream:
 
 class FakeClient:
     """An `EngineClient`. `script` says what answers say, `gate` holds them up while it is clear,
-    `door` what is made ready for them, `breaks_with` is raised instead of the next token.
+    `door` what is made ready for them, `refuses_with` is raised in place
+    of a stream, `breaks_with` instead of the next token.
     `seen` are the requests that came, `live` those not ended, `abandoned` those that were ended
     early, `salts` and `priorities` theirs."""
 
@@ -172,6 +173,7 @@ class FakeClient:
         self.gate.set()
         self.door.set()
         self.breaks_with: PellucidError | None = None
+        self.refuses_with: PellucidError | None = None
         self.failure: PellucidError | None = None
         self.seen: list[Request] = []
         self.salts: list[bytes] = []
@@ -195,6 +197,8 @@ class FakeClient:
     ) -> FakeStream:
         await self.check_health()
         await self.door.wait()
+        if self.refuses_with is not None:
+            raise self.refuses_with
         checked = self._front.prompt(prompt, layout, parse_special)
         asked = params or self._front.defaults
         free = replace(asked, structured_outputs=None)  # scripts follow no grammar

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from pellucid.engine.conversation import Layout
 from pellucid.server.choices import ChatAnswer, Said
 from pellucid.server.conversation import Conversation, Tools
+from pellucid.server.errors import IN_PLACE
 from pellucid.server.events import DONE, Events, event, numbers, string
 from pellucid.server.params import chat_params, form_names
 from pellucid.server.reading import Read
@@ -20,7 +21,7 @@ from pellucid.server.tools.parser import CallArguments, CallBegins, Part, Text
 from pellucid.server.usage import timings, usage
 from pellucid.server.wire.chat import ChatRequest, Message, NamedTool
 
-_NAMES: Final = {"logprobs": "top_logprobs"}
+_NAMES: Final = {"logprobs": "top_logprobs", IN_PLACE: IN_PLACE}
 
 
 async def chat_completions(request: Request) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -14,7 +14,7 @@ from pellucid.server.choices import ChatAnswer
 from pellucid.server.conversation import Conversation, Tools
 from pellucid.server.errors import ApiError, bad_request
 from pellucid.server.events import event, unless_gone
-from pellucid.server.params import messages_params
+from pellucid.server.params import MESSAGES_NAMES, messages_params
 from pellucid.server.reading import Read, read
 from pellucid.server.routes.streaming import answered
 from pellucid.server.service import Call, Service
@@ -29,8 +29,6 @@ from pellucid.server.wire.messages import (
     ToolUseBlock,
 )
 
-_NAMES: Final = {"stop": "stop_sequences"}
-
 
 async def messages(request: Request) -> Response:
     return await answered(request, MessagesRequest, Answering, _error_event)
@@ -42,7 +40,13 @@ async def count_tokens(request: Request) -> Response:
     asked = asking.asked
     call = service.call(request, asked)
     conversation = Conversation(
-        service, call, _as_messages(asked), service.defaults, _layout(asked), _tools(asked), _NAMES
+        service,
+        call,
+        _as_messages(asked),
+        service.defaults,
+        _layout(asked),
+        _tools(asked),
+        _names(asked),
     )
     body = {"input_tokens": await unless_gone(request, conversation.count()), **asking.extras}
     return JSONResponse(body, headers=asking.headers)
@@ -62,7 +66,7 @@ class Answering:
             messages_params(asked, service.defaults, service.limits),
             _layout(asked),
             _tools(asked),
-            _NAMES,
+            _names(asked),
         )
 
     async def open(self) -> None:
@@ -199,6 +203,11 @@ def _object(text: str) -> dict[str, Any]:
     except ValueError:
         value = None
     return value if isinstance(value, dict) else {"__invalid_json__": text}
+
+
+def _names(asked: CountTokensRequest) -> dict[str, str]:
+    """What is gone on with is the last message, and nobody asked for it by name."""
+    return {**MESSAGES_NAMES, "continue_final_message": f"messages[{len(asked.messages) - 1}]"}
 
 
 def _as_messages(asked: CountTokensRequest) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,7 +16,7 @@ from pellucid.server.choices import ChatAnswer, Said
 from pellucid.server.conversation import Conversation, Tools
 from pellucid.server.errors import ApiError
 from pellucid.server.events import DONE, event
-from pellucid.server.params import form_names, responses_params
+from pellucid.server.params import RESPONSES_NAMES, form_names, responses_params
 from pellucid.server.reading import Read
 from pellucid.server.routes.streaming import answered
 from pellucid.server.service import Call, Service
@@ -30,8 +30,6 @@ from pellucid.server.wire.responses import (
     NamedFunctionTool,
     ResponsesRequest,
 )
-
-_NAMES: Final = {"max_tokens": "max_output_tokens", "logprobs": "top_logprobs"}
 
 
 async def responses(request: Request) -> Response:
@@ -53,7 +51,7 @@ class Answering:
             responses_params(asked, service.defaults, service.limits),
             Layout(chat_template_kwargs=asked.chat_template_kwargs),
             _tools(asked),
-            {**_NAMES, **form_names(asked)},
+            {**RESPONSES_NAMES, **form_names(asked)},
         )
 
     async def open(self) -> None:

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse
 
 from pellucid.core.errors import Overloaded, PellucidError, TimedOut
 from pellucid.server.conversation import Tools, laid_out_with
-from pellucid.server.errors import bad_request
+from pellucid.server.errors import IN_PLACE, bad_request
 from pellucid.server.events import unless_gone
 from pellucid.server.logprobs import token_string
 from pellucid.server.reading import read
@@ -79,7 +79,7 @@ async def _ids(service: Service, asked: TokenizeRequest, since: float) -> list[i
         return await service.client.chat_token_ids(messages, layout)
     except PellucidError as error:
         param = "messages" if asked.prompt is None else "prompt"
-        raise await service.refusal(error, param) from error
+        raise await service.refusal(error, param, {IN_PLACE: IN_PLACE}) from error
 
 
 def _strings(tokenizer: Tokenizer, ids: list[int]) -> list[str]:

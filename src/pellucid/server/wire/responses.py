@@ -89,7 +89,7 @@ class ResponsesStreamOptions(Wire):
 
 
 class ResponsesRequest(Choosing, Asking):
-    input: str | Some[InputItem]
+    input: str | Annotated[Some[InputItem], Field(min_length=1)]
     instructions: str | None = None
     max_output_tokens: Count | None = None
     stream: bool | None = None
