@@ -9,6 +9,7 @@ A command module imports what it needs inside its function, so that `--help` is 
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -46,6 +47,14 @@ _COMMANDS = {
     "trace": "trace:trace",
     "selftest": "selftest:selftest",
 }
+
+
+# Errors that name no file.
+_OF_WRITING = {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE}
+_OF_SOCKETS = {
+    errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EHOSTUNREACH, errno.ENETDOWN,
+    errno.ENETUNREACH, errno.ENOTCONN,
+}  # fmt: skip
 
 
 class _Commands(click.Group):
@@ -109,7 +118,7 @@ def _run(arguments: list[str]) -> int:
     except click.ClickException as error:
         return _fail_usage(error)
     except OSError as error:
-        return _fail(f"{error.filename or 'standard output'}: {error.strerror or error}", FAILED)
+        return _fail(f"{_failed_at(error)}: {error.strerror or error}", FAILED)
     except MemoryError:
         return _fail("out of memory: use a smaller model or context", FAILED)
     except Exception as error:
@@ -117,6 +126,16 @@ def _run(arguments: list[str]) -> int:
             raise
         message = f"{type(error).__name__}: {error} (this is a fault of Pellucid; "
         return _fail(message + "PELLUCID_DEBUG=1 shows where it happened)", FAILED)
+
+
+def _failed_at(error: OSError) -> str:
+    """What an error of the system's is about: a file, what is written to, or else the network."""
+    if error.filename:
+        return str(error.filename)
+    if error.errno in _OF_WRITING:
+        return "standard output"
+    sockets = isinstance(error, ConnectionError | TimeoutError) or error.errno in _OF_SOCKETS
+    return "the network" if sockets else "the system"
 
 
 def _fail_usage(error: click.ClickException) -> int:

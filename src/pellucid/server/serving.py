@@ -79,12 +79,14 @@ def listen(host: str, port: int) -> socket.socket:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(found[4])
     except (OSError, OverflowError, UnicodeError) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        raise BadInput(
-            f"{host}:{port} cannot be listened on: {said}: choose another --host or --port"
-        ) from error
+        raise _unheard(host, port, error) from error
     bound.set_inheritable(True)
     return bound
+
+
+def _unheard(host: str, port: int, error: Exception) -> BadInput:
+    said = getattr(error, "strerror", None) or str(error)
+    return BadInput(f"{host}:{port} cannot be listened on: {said}: choose another --host or --port")
 
 
 def uvicorn_config(app: FastAPI, **more: Any) -> uvicorn.Config:
@@ -117,7 +119,7 @@ async def serve(
     """Serve `app` on a bound socket until a signal; `ready` is called when requests are taken.
 
     At the signal nothing new is taken; what runs has `shutdown_timeout_s`, and is ended then with
-    an error that says why.
+    an error that says why. Raises `BadInput` if another process got to listen there first.
     """
     config = uvicorn_config(
         app,
@@ -131,7 +133,13 @@ async def serve(
         await asyncio.sleep(0.01)
     if server.started:
         ready()
-    await serving
+    try:
+        await serving
+    except OSError as error:  # another bound it too, and listens since
+        if server.started:
+            raise
+        host, port = bound.getsockname()[:2]
+        raise _unheard(host, port, error) from error
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:

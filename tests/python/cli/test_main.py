@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -231,3 +232,25 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "about"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "standard output"),
+        (OSError(errno.EADDRINUSE, "Address already in use"), "the network"),
+        (OSError(errno.EMFILE, "Too many open files"), "the system"),
+        (ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"), "the network"),
+        (TimeoutError("timed out"), "the network"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "a.gguf"), "a.gguf"),
+    ],
+)
+def test_an_error_of_the_systems_says_what_it_is_about(
+    error: OSError, about: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(main_module.app, "invoke", fail)
+    assert main_module._run(["list"]) == main_module.FAILED
+    assert capsys.readouterr().err.startswith(f"error: {about}: ")

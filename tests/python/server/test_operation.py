@@ -5,6 +5,7 @@ To hold an engine up its process is stopped (SIGSTOP), so that nothing here depe
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -21,6 +22,9 @@ from typing import Any
 import httpx
 import pytest
 
+from pellucid.core.errors import BadInput
+from pellucid.server import create_app, serving
+from tests.python.server.fake import FakeClient
 from tests.python.server.running import events_of
 
 SERVE = [sys.executable, "-m", "pellucid", "serve"]
@@ -226,3 +230,20 @@ def test_what_cannot_be_honoured_is_one_line(
     error = done.stderr.splitlines()[-1]
     assert error.startswith("error: ")
     assert said in error
+
+
+def test_the_loser_of_a_race_for_a_port_says_which(make_fake: Callable[..., FakeClient]) -> None:
+    """Two processes may bind one port while neither listens; then one does."""
+    winner = serving.listen("127.0.0.1", 0)
+    port = winner.getsockname()[1]
+    loser = serving.listen("127.0.0.1", port)
+    try:
+        winner.listen()
+        client = make_fake()
+        with pytest.raises(BadInput, match=rf"127\.0\.0\.1:{port} cannot be listened on: Address"):
+            asyncio.run(serving.serve(create_app(client), loser))
+        with pytest.raises(BadInput, match=rf"127\.0\.0\.1:{port} cannot be listened on: Address"):
+            serving.listen("127.0.0.1", port)
+    finally:
+        winner.close()
+        loser.close()

@@ -275,7 +275,7 @@ def test_strict_tools_are_enforced_where_they_are_called(calling: Running) -> No
         ({"tool_choice": {"type": "function", "function": {"name": "no"}}}, "tool_choice"),
         ({"tools": TOOLS + TOOLS}, "tools"),
         ({"tools": TOOLS * 70}, "tools"),
-        ({"response_format": {"type": "json_object"}}, "tool_choice"),
+        ({"response_format": {"type": "json_object"}}, "tools"),
     ],
 )
 def test_what_cannot_be_is_refused(calling: Running, change: Any, param: str) -> None:
