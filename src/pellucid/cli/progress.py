@@ -55,11 +55,17 @@ def bars() -> Iterator[Callable[[str, int, int], None]]:
 
 
 @contextmanager
-def ending_on_sigterm() -> Iterator[None]:
-    """While the block runs, SIGTERM ends the process as Ctrl-C does, what was begun cleared away;
-    its exit code is that of the signal. For the main thread."""
-    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+def ending_on_signals() -> Iterator[None]:
+    """While the block runs, SIGTERM and the terminal's going (SIGHUP, but under nohup) end the
+    process as Ctrl-C does, what was begun cleared away; its exit code is that of the signal. For
+    the main thread."""
+    ends = [signal.SIGTERM, signal.SIGHUP]
+    before = {each: signal.getsignal(each) for each in ends}
+    for number, known in before.items():
+        if known is not signal.SIG_IGN:
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, known in before.items():
+            signal.signal(number, known)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -150,16 +151,30 @@ def _subjects(
 
     names = list(dict.fromkeys(models)) or [DEFAULT_MODEL]
     paths = {name: find_model(name, offline) for name in names}
-    other = None if against is None else Subject(_short(against), find_model(against, offline))
+    other = None
+    if against is not None:
+        with _of_flag("--against"):
+            other = Subject(_short(against), find_model(against, offline))
     if types is None:
         return [Subject(_short(name), path) for name, path in paths.items()], other
     if len(names) > 1:
         raise BadInput(f"--types are those of one model, and {len(names)} are named: choose one")
-    mixes = {mix_named(word).name: mix_named(word) for word in _type_words(types)}
+    with _of_flag("--types"):
+        mixes = {mix_named(word).name: mix_named(word) for word in _type_words(types)}
     [(name, path)] = paths.items()
     return [Subject(type, path, mix) for type, mix in mixes.items()], other or Subject(
         f"{_short(name)}, as stored", path
     )
+
+
+@contextmanager
+def _of_flag(flag: str) -> Iterator[None]:
+    """What is wrong in the block is wrong with this flag, and says so."""
+    try:
+        yield
+    except BadInput as error:
+        said = str(error)
+        raise BadInput(said if said.startswith(flag) else f"{flag}: {said}") from error
 
 
 def _with_activations(

@@ -12,7 +12,7 @@ import click
 
 from pellucid.cli.arguments import find_model, json_option, offline_option, read_text
 from pellucid.cli.output import in_bytes, note, table, write, write_json
-from pellucid.cli.progress import bar, ending_on_sigterm
+from pellucid.cli.progress import bar, ending_on_signals
 from pellucid.core.errors import BadInput, PellucidError
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def quantize(
         if requantize:
             _say_what_is_quantised(source)
         importance = _importance(checkpoint, source, calibration, imatrix, save_imatrix)
-        with bar(output.name) as progress, ending_on_sigterm():
+        with bar(output.name) as progress, ending_on_signals():
             report = write_quantized(
                 source,
                 choices,

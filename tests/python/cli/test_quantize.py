@@ -352,7 +352,9 @@ def test_run_quantises_at_load(command: Command, tmp_path: Path) -> None:
     assert "quantization='q9'" in ended.err
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_ended_by_a_signal(
     command: Command,
     model: Path,
@@ -370,6 +372,7 @@ def test_ended_by_a_signal(
         assert len(list(out.parent.iterdir())) == 2  # begun under another name
         signal.pthread_kill(threading.main_thread().ident or 0, number)
 
+    at_hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests may run under nohup
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr("pellucid.convert.write._quantized", ended)
     ending = command("quantize", str(model), str(out), "-t", "q4_0", "--threads", "1", "--force")
@@ -377,3 +380,22 @@ def test_ended_by_a_signal(
     assert [file.name for file in out.parent.iterdir()] == ["out.gguf"]
     assert out.read_bytes() == b"old"
     assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.signal(signal.SIGHUP, at_hangup) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--types", "q9"], "--types: "),
+        (["--types", "q4_0,,all"], "--types "),
+        (["--against", "nowhere/at-all.gguf"], "--against: "),
+    ],
+)
+def test_quality_says_which_flag_is_wrong(
+    command: Command, model: Path, tmp_path: Path, flags: list[str], said: str
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("a text")
+    ended = command("quality", str(model), *flags, "--text", str(text), "--offline")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"error: {said}"), ended.err
