@@ -60,7 +60,7 @@ def recording(served: Running, chrome: Any, tmp_path_factory: pytest.TempPathFac
     page.goto(served.url)
     page.until("globalThis.pellucid !== undefined")
     wait_for_records(page)
-    page.until("pellucid.app.store.pool !== null")  # who has which page is asked for apart
+    page.until("pellucid.view('pages').complete")  # who has which page is asked for apart
     path = tmp_path_factory.mktemp("recording") / "saved.json"
     path.write_text(page.run("JSON.stringify(pellucid.app.store)"))
     page.close()
@@ -95,7 +95,7 @@ def test_a_recording_feeds_the_same_figures(
 ) -> None:
     live = open_page(served.url)
     wait_for_records(live)
-    live.until("pellucid.app.store.pool !== null")
+    live.until("pellucid.view('pages').complete")
     page = open_page(served.url)
     wait_for_records(page)
     page.put_file("input[type=file]", recording)
