@@ -100,8 +100,9 @@ def _render_formula(
 def _render_figure(
     renderer: RendererHTML, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any
 ) -> str:
-    said = (
-        '<p class="quiet">This figure is drawn by JavaScript, which this browser does not run.</p>'
+    said = (  # not before a figure comes near the window, nor between pages
+        '<noscript><p class="quiet">This figure is drawn by JavaScript, which this browser does '
+        "not run.</p></noscript>"
     )
     return f'<pellucid-figure name="{tokens[index].content}">{said}</pellucid-figure>\n'
 
