@@ -127,10 +127,11 @@ def _refuse_repeated(text: bytes, what: str) -> None:
 
 
 def _once_each(what: str, pairs: list[tuple[str, Any]]) -> None:
-    names = [name for name, _ in pairs]
-    if len(set(names)) < len(names):
-        twice = next(name for place, name in enumerate(names) if name in names[:place])
-        raise bad_request(f"{what} names {twice[:80]!r} twice in one object: give it once", twice)
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise bad_request(f"{what} names {name[:80]!r} twice in one object: give it once", name)
+        seen.add(name)
 
 
 def _drop(data: dict[str, Any], problems: Sequence[ErrorDetails]) -> list[str]:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from pellucid.server.errors import ApiError
 from pellucid.server.honoured import REQUESTS
-from pellucid.server.reading import MOST_KEYS_IN_ALL, json_object, validate
+from pellucid.server.reading import MOST_KEYS_IN_ALL, _once_each, json_object, validate
 from tests.python.server.running import Running
 
 CHAT = {"messages": [{"role": "user", "content": "hi"}]}
@@ -234,6 +234,28 @@ def test_more_names_than_are_looked_at(server: Running) -> None:
     objects = ",".join(['{"a":1}'] * (MOST_KEYS_IN_ALL + 1))
     response = server.http.post("/v1/completions", content=f'{{"prompt": [{objects}]}}')
     assert response.status_code == 400 and str(MOST_KEYS_IN_ALL) in response.text
+
+
+class Compared(str):
+    """A name that counts what it is compared with."""
+
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.comparisons += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_the_name_that_is_there_twice_is_found_by_one_look_at_each() -> None:
+    """Each looked for among all before it, a megabyte of names held the server up for minutes."""
+    names = [Compared(f"{number}") for number in range(3000)]
+    Compared.comparisons = 0
+    with pytest.raises(ApiError) as caught:
+        _once_each("it", [(name, 0) for name in [*names, Compared("2998")]])
+    assert caught.value.param == "2998"
+    assert Compared.comparisons < 2 * len(names)
 
 
 NAMED = {"messages": [{"role": "user", "content": "hi", "name": "ada"}]}
