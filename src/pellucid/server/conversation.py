@@ -123,6 +123,8 @@ class Conversation:
         """Every answer. Raises `ApiError`."""
         await self.open()
         try:
+            if self._format is not None and self._only_one:
+                return await self._until_complete()
             async for _ in increments([self._opened]):
                 pass
         except PellucidError as error:
@@ -132,6 +134,13 @@ class Conversation:
             answer = ChatAnswer()
             answer.add(choice.push(as_increment(output)))
             answers.append(answer)
+        return answers
+
+    async def _until_complete(self) -> list[ChatAnswer]:
+        """Every answer, where one may be complete before the model ends it."""
+        answers = [ChatAnswer() for _ in range(self.params.n)]
+        async for index, said in self.parts():
+            answers[index].add(said)
         return answers
 
     async def parts(self) -> AsyncGenerator[tuple[int, Said], None]:
@@ -159,6 +168,11 @@ class Conversation:
         assert self._stream is not None, "open() comes first"
         return self._stream
 
+    @property
+    def _only_one(self) -> bool:
+        """Whether an answer ends with its first call."""
+        return self._tools.named or not self._tools.parallel
+
     def _choices(self) -> list[ChatChoice]:
         return [
             ChatChoice(index, self._service.tokenizer, self.params, self._parser(index))
@@ -168,9 +182,8 @@ class Conversation:
     def _parser(self, index: int) -> ToolParser | None:
         if self._format is None:
             return None
-        one = self._tools.named or not self._tools.parallel
         new_id = partial(self.call.tool_call_id, index)
-        return ToolParser(self._format, self._tools.names, only_one=one, new_id=new_id)
+        return ToolParser(self._format, self._tools.names, only_one=self._only_one, new_id=new_id)
 
     def _formed(self, params: SamplingParams) -> SamplingParams:
         """`params` with what the tools ask for: a grammar where a call must be made."""

@@ -225,11 +225,38 @@ def test_streamed_and_whole_say_the_same(calling: Running, parallel: bool | None
 
 
 def test_one_call_is_the_end_of_its_answer(calling: Running) -> None:
-    """Nothing more is computed for it."""
-    body = {**ASK, "parallel_tool_calls": False, "stream": True}
-    lines = events_of(calling.post("/v1/chat/completions", body))
-    used = json.loads(lines[-2])["usage"]["completion_tokens"]
+    """Nothing more is computed for it, streamed or not, and nothing more said."""
+    body = {**ASK, "parallel_tool_calls": False, "logprobs": True, "return_token_ids": True}
+    chunks = list(
+        map(
+            json.loads,
+            events_of(calling.post("/v1/chat/completions", {**body, "stream": True}))[:-1],
+        )
+    )
+    used = chunks[-1]["usage"]["completion_tokens"]
     assert used < len(f"Well. {CALL}\n{CALL}")
+    whole = calling.post("/v1/chat/completions", body).json()
+    [choice] = whole["choices"]
+    assert whole["usage"]["completion_tokens"] == used
+    streamed = [chunk["choices"][0] for chunk in chunks]
+    said = [one["logprobs"]["content"] for one in streamed if one["logprobs"]]
+    assert [entry for entries in said for entry in entries] == choice["logprobs"]["content"]
+    ids = [token for one in streamed for token in one.get("token_ids", ())]
+    assert ids == choice["token_ids"]
+
+
+def test_log_probabilities_wait_for_text_that_a_mark_holds_back(tiny_path: Any, serve: Any) -> None:
+    """What may yet become a call is told later, and what is said of its tokens with it."""
+    running = serve(FakeClient(tiny_path, lambda *_: "a <tool_ b <", TOOLS_TEMPLATE))
+    tools = [{"type": "function", **FUNCTIONS[0]}]
+    body = {"input": "hi", "tools": tools, "top_logprobs": 1}
+    whole = running.post("/v1/responses", body).json()["output"][0]["content"][0]
+    assert whole["text"] == "a <tool_ b <"
+    lines = events_of(running.post("/v1/responses", {**body, "stream": True}))
+    events = [json.loads(line) for line in lines[:-1]]
+    assert events[-1]["response"]["output"][0]["content"][0] == whole
+    deltas = [e for e in events if e["type"] == "response.output_text.delta"]
+    assert [entry for e in deltas for entry in e["logprobs"]] == whole["logprobs"]
 
 
 def test_none_means_none(calling: Running) -> None:

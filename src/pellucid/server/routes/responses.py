@@ -134,18 +134,21 @@ class _Items:
         self._request_id = request_id
         self.items: list[dict[str, Any]] = []
         self._events: list[tuple[str, dict[str, Any]]] = []
+        self._logprobs: list[dict[str, Any]] = []  # of text that the parser holds back yet
 
     def add(self, said: Said) -> Sequence[tuple[str, dict[str, Any]]]:
-        logprobs = said.logprobs
+        self._logprobs += said.logprobs
         for part in said.parts:
             if isinstance(part, Text):
+                logprobs, self._logprobs = self._logprobs, []
                 self._add_text(part.text, logprobs)
-                logprobs = []
             elif isinstance(part, CallBegins):
                 self._close("completed")
                 self._open_call(part)
             elif isinstance(part, CallArguments):
                 self._add_arguments(part.text)
+        if self._open and self.items[-1]["type"] == "function_call":
+            self._logprobs = []  # a call has none
         return self._taken()
 
     def end(self, finish: str | None) -> Sequence[tuple[str, dict[str, Any]]]:
