@@ -157,6 +157,40 @@ def test_operations_are_timed_while_somebody_looks(served: Running, open_page: O
     assert_quiet(page, served)
 
 
+def test_an_operation_is_zoomed_to_and_out_of(served: Running, open_page: Open) -> None:
+    """A click on an operation shows its layer whole and selects its kind; its step stays."""
+    page = open_page(served.url)
+    wait_for_records(page)
+    page.run("document.getElementById('figure-anatomy').scrollIntoView({ block: 'center' })")
+    page.until("pellucid.app.feed.spans && pellucid.app.feed.state === 'live'")
+    ask(served, 1)
+    page.until("pellucid.app.store.stepsWithSpans.length > 0")
+    canvas = "document.querySelector('#figure-anatomy canvas')"
+    page.until(f"{canvas}.clientHeight > 100")
+    settle(page)
+    page.run(f"{canvas}.focus()")
+    for key in ("End", "ArrowDown", "Enter"):
+        page.press(key)
+        settle(page)
+    page.until("pellucid.app.selection.current.op !== null")
+    seen = view(page, "anatomy")
+    assert page.run("pellucid.app.selection.current.step") == seen["step"]
+    assert seen["op"] in {op["op"] for op in seen["ops"]}
+    said = "document.querySelector('#figure-anatomy .sentence').textContent"
+    page.until(f"{said}.includes('Selected is ')")
+    tip = "document.querySelector('.tip').textContent"
+    page.press("Home")
+    page.until(f"{tip}.startsWith('forward')")  # zoomed: no other phase is in sight
+    page.run("document.querySelectorAll('#figure-anatomy .controls button')[2].click()")
+    settle(page)
+    page.press("Home")
+    page.until(f"/^(wait|schedule)/.test({tip})")
+    page.run("document.querySelector('#figure-anatomy [data-view=table]').click()")
+    rows = "document.querySelectorAll('#figure-anatomy tbody tr').length"
+    assert page.run(rows) == sum(op["op"] == seen["op"] for op in seen["ops"]) < len(seen["ops"])
+    assert_quiet(page, served)
+
+
 def test_a_token_is_drawn_again(served: Running, open_page: Open) -> None:
     page = open_page(served.url)
     wait_for_records(page)
@@ -342,6 +376,13 @@ def test_one_selection_for_all_and_in_the_address(served: Running, open_page: Op
     assert f"step {step}" in again.run("document.querySelector('.chips').textContent")
     again.run("document.querySelector('.chip button').click()")
     assert again.run("location.hash") in ("", "#")
+    first, last = page.run("pellucid.app.store.steps.slice(0, 3).map((s) => [s.id, s.start])")[::2]
+    page.run(f"pellucid.app.selection.set({{ step: null, time: [{first[1]}, {last[1] + 1e-4}] }})")
+    for name in ("anatomy", "pages"):  # of that time, not of now
+        assert view(page, name)["step"] == last[0]
+    assert view(page, "memory")["step"] == last[0]
+    page.run("pellucid.app.selection.clear()")
+    assert view(page, "pages")["step"] > last[0]
     assert page.errors == again.errors == []
 
 

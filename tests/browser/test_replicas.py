@@ -35,6 +35,11 @@ def test_the_viewer_chooses_a_replica(open_page: Callable[..., Page], tmp_path: 
         wait_for_records(page)
         page.until(f"!{SELECT}.hidden && {SELECT}.value === 'west'")
         page.until("pellucid.app.store.requests.length === 1")
+        assert page.run("location.hash") == "#replica=west"
+        again = open_page(running.url + "/#replica=west")  # a link shows the same
+        wait_for_records(again)
+        again.until(f"!{SELECT}.hidden && {SELECT}.value === 'west'")
+        assert again.errors == []
         assert page.errors == []
     finally:
         running.close()

@@ -134,7 +134,10 @@ def explain(
     find = find_model if prompt is not None else find_config
     explanation = make(find(name, offline), prompt, wishes, note)
     if html is not None:
-        html.write_text(page(explanation), "utf-8")
+        try:
+            html.write_text(page(explanation), "utf-8")
+        except OSError as error:
+            raise BadInput(f"--html {html}: cannot be written: {error.strerror}") from error
     if json:
         write_json(to_json(explanation))
     elif html is not None:

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { fromSteps } from "../web/core/answers.js";
 import { bytes, clock, count, digits, duration } from "../web/core/format.js";
 import { requestPaint, shortName } from "../web/core/names.js";
 import { parseRecording } from "../web/core/recording.js";
@@ -19,7 +20,8 @@ import { at, costs, measuredPoints, quantile } from "../web/model/load.js";
 import { Pool, prefixRuns, replay } from "../web/model/pool.js";
 import { cheaper, heat, leastTime, peaks } from "../web/model/roofline.js";
 import { acceptance, netTime, roundsOf } from "../web/model/rounds.js";
-import { achieved, around, byRequest, kind, phases, totalBytes } from "../web/model/steps.js";
+import { inWords } from "../web/figures/batch.js";
+import { achieved, around, byRequest, kind, phases, totalBytes, whyNamed } from "../web/model/steps.js";
 import { tokensOf } from "../web/playground/stream.js";
 
 const step = (id, fields = {}) => ({
@@ -64,7 +66,7 @@ test("numbers are short, and what is not known is a dash", () => {
 });
 
 test("a selection and its hash are one", () => {
-  const all = { request: "page-ab%&#=.7", step: 12, op: "linear q & k", time: [1.5, 2.25] };
+  const all = { replica: "east 1", request: "page-ab%&#=.7", step: 12, op: "linear q & k", time: [1.5, 2.25] };
   assert.deepEqual(read(`#${write(all)}`), all);
   assert.deepEqual(read(""), NOTHING);
   assert.deepEqual(read("#step=x&time=5-2&op="), NOTHING);
@@ -83,6 +85,10 @@ test("a selection tells who listens, once for each change", () => {
   assert.equal(place.hash, "step=4");
   selection.toggle({ step: 4 });
   assert.equal(selection.current.step, null);
+  selection.set({ replica: "west", step: 5 });
+  selection.clear();
+  assert.equal(place.hash, "replica=west");
+  selection.set({ replica: null });
   selection.hover({ request: "a" });
   assert.equal(selection.hovered.request, "a");
   assert.equal(place.hash, "");
@@ -145,6 +151,30 @@ test("a damaged recording is refused with the place of what is wrong in it", () 
   ]) assert.throws(() => open(spoil), (error) => error.message.includes(`damaged, or of another version: ${place} is no `), place);
 });
 
+test("each answer of a request has its own tokens, and its own times between them", () => {
+  const both = [7, 8].map((sequence) => ({ request: "a.1", sequence, id: null }));
+  const steps = [0, 1, 2].map((id) => step(id, { tokens: [...both, { request: "b.2", sequence: 9, id: null }] }));
+  for (const number of [0, 1]) {
+    const found = fromSteps(steps, request("a.1", 0, { sequences: [7, 8] }), number);
+    assert.deepEqual(found.map(({ index, sequence, step: of }) => [index, sequence, of]), [[0, 7 + number, 0], [1, 7 + number, 1], [2, 7 + number, 2]]);
+    assert.ok(found.slice(1).every(({ ms_since_last: ms }) => Math.abs(ms - 1000) < 1e-6));
+  }
+});
+
+test("who waits for whom is told by name, not by the number of a sequence", () => {
+  const nameOf = (sequence) => (sequence === 3 ? "r2" : null);
+  assert.equal(whyNamed("2 before it, first 3: needs 3 pages, 1 free", nameOf), "2 before it, first r2: needs 3 pages, 1 free");
+  assert.equal(whyNamed("waits for 3 to compute the prefix they share", nameOf), "waits for r2 to compute the prefix they share");
+  assert.equal(whyNamed("waits for 9 to compute the prefix they share", nameOf), "waits for another to compute the prefix they share");
+  assert.equal(whyNamed("all 4 places are taken", nameOf), "all 4 places are taken");
+});
+
+test("a step of several answers says how many", () => {
+  const parts = [{ request: "a.5", name: "r5", kind: "decode", tokens: 3, sequences: 3 }, { request: "b.0", name: "r0", kind: "verify", tokens: 5, sequences: 1 }];
+  const said = inWords({ id: 20, sequences: 4, positions: 8, budget: 128, parts }).map((part) => part.text ?? part).join("");
+  assert.equal(said, "Step 20 computed 8 positions of at most 128: a token each of 4 answers: r5 (3 answers), r0 (4 guesses checked).");
+});
+
 test("events are whole however their bytes are cut", () => {
   const text = ': hello\n\nevent: records\ndata: {"a":1}\n\ndata: x\r\ndata: y\r\n\r\n';
   for (let size = 1; size < text.length; size += 1) {
@@ -182,7 +212,7 @@ test("a batch is told by request; texts that are only scored belong to none", ()
     { request: "a.1", kind: "decode", tokens: 1, context: 9 }, { request: "a.1", kind: "decode", tokens: 1, context: 12 },
     { request: "b.2", kind: "prefill", tokens: 30, context: 30 }, { request: null, kind: "prefill", tokens: 5, context: 5 },
   ];
-  assert.deepEqual(byRequest({ batch }), [{ request: "a.1", kind: "decode", tokens: 2, context: 12 }, { request: "b.2", kind: "prefill", tokens: 30, context: 30 }]);
+  assert.deepEqual(byRequest({ batch }), [{ request: "a.1", kind: "decode", tokens: 2, context: 12, sequences: 2 }, { request: "b.2", kind: "prefill", tokens: 30, context: 30, sequences: 1 }]);
   assert.equal(kind({ batch }), "mixed");
   assert.equal(kind({ batch: batch.slice(0, 2) }), "decode");
   const lanes = stepsByRequest([step(3, { batch })], [0, 10]);

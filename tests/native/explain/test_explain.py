@@ -335,6 +335,7 @@ def test_the_command_draws_and_writes(command: Command, tiny: Path, tmp_path: Pa
         ("",),
         ("x" * (MAX_PROMPT + 1),),
         ("he", "--html", "/nowhere/at/all.html"),
+        ("he", "--tokens", "1", "--html", "/dev/full"),
         ("he", "--tokens", "0"),
     ],
 )

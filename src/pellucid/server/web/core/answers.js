@@ -24,16 +24,16 @@ export class Answers {
   }
 
   /**
-   * `{tokens, texts, why, funnel}`: `why` says why there are no texts, `funnel` whether the server draws again.
+   * `{tokens, texts, why, funnel}` of the answer of that number: `why` says why there are no texts, `funnel` whether the server draws again.
    * The server computes what it tells anew, so that it is asked once, and only for what was selected.
    */
-  of(request) {
-    const tokens = fromSteps(this.#app.store.steps, request);
-    const own = this.#own.get(request.id.replace(/\.\d+$/, ""));
+  of(request, number = 0) {
+    const tokens = fromSteps(this.#app.store.steps, request, number);
+    const own = this.#own.get(request.id.replace(/\.\d+$/, "")); // one answer: the playground asks for no more
     const ours = this.#mayRead(request);
     const funnel = ours && over(request);
     if (own) return { tokens: joined(own, tokens), texts: true, funnel };
-    const told = ours ? this.#ask(request) : { why: NOT_OURS };
+    const told = ours ? this.#ask(request, number) : { why: NOT_OURS };
     if (told.tokens) return { tokens: joined(told.tokens, tokens), texts: true, funnel };
     return { tokens, texts: false, funnel: false, why: told.why };
   }
@@ -66,14 +66,15 @@ export class Answers {
     return this.#app.store.about?.shows_prompts === true || this.#app.api.owns(request.id);
   }
 
-  #ask(request) {
-    const known = this.#told.get(request.id);
+  #ask(request, number) {
+    const name = `${request.id} ${number}`;
+    const known = this.#told.get(name);
     if (known) return known;
     if (!over(request) || this.#app.selection.current.request !== request.id) return { why: NOT_YET };
     const entry = { tokens: null, why: "it is being computed again." };
-    this.#told.set(request.id, entry);
+    this.#told.set(name, entry);
     if (this.#told.size > KEPT) this.#told.delete(this.#told.keys().next().value);
-    this.#app.api.json(`/live/requests/${encodeURIComponent(request.id)}`, { waits: (why) => ((entry.why = `the server is busy (${why}).`), this.#app.changed()) })
+    this.#app.api.json(`/live/requests/${encodeURIComponent(request.id)}?answer=${number}`, { waits: (why) => ((entry.why = `the server is busy (${why}).`), this.#app.changed()) })
       .then((told) => (entry.tokens = told.tokens), (error) => (entry.why = error.message))
       .then(() => this.#app.changed());
     return entry;
@@ -82,13 +83,14 @@ export class Answers {
 
 const over = (request) => ["finished", "failed", "cancelled"].includes(request.state);
 
-/** Tokens as the steps tell them: id, step, and milliseconds since the one before. */
-function fromSteps(steps, request) {
+/** Tokens of one answer as the steps tell them: id, step, and milliseconds since the one before. */
+export function fromSteps(steps, request, number = 0) {
+  const sequence = request.sequences?.[number] ?? null;
   const found = [];
   let before = begin(request);
   for (const step of steps) {
     for (const token of step.tokens) {
-      if (token.request !== request.id) continue;
+      if (token.request !== request.id || (sequence !== null && token.sequence !== sequence)) continue;
       const at = endOf(step);
       found.push({ index: found.length, id: token.id, sequence: token.sequence, step: step.id, ms_since_last: 1000 * (at - before) });
       before = at;

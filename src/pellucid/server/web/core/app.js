@@ -9,9 +9,10 @@ import { Store } from "./store.js";
 import { Theme } from "./theme.js";
 import { Ticker } from "./ticker.js";
 import { Tip } from "./tip.js";
+import { endOfLife } from "../model/lifecycle.js";
 import { around } from "../model/steps.js";
-import { endOf } from "./times.js";
-import { windowOf } from "./window.js";
+import { begin, endOf } from "./times.js";
+import { latest, windowOf } from "./window.js";
 
 const SPANS_SETTLE_MS = 800;
 
@@ -28,15 +29,27 @@ export class App {
   snapshots = new Snapshots(this);
   recording = null;
   #spansFor = new Set();
+  #replica = this.selection.current.replica;
   #spansTimer = null;
 
   constructor() {
     const tell = () => this.changed();
+    this.api.replica = this.#replica;
     this.store.onChange(tell);
+    this.selection.onChange(({ replica }) => this.#look(replica));
     this.selection.onChange(tell);
     this.theme.onChange(tell);
     this.feed.onState(tell);
     this.selection.follow(window);
+  }
+
+  /** Other records, where another replica is selected. */
+  #look(replica) {
+    if (replica === this.#replica) return;
+    this.#replica = this.api.replica = replica;
+    if (this.recording !== null) return;
+    this.store.reset();
+    if (this.feed.state !== "paused") this.feed.start();
   }
 
   /** Called after every change of records, selection, theme or source. */
@@ -55,11 +68,10 @@ export class App {
     return { grid: paint("grid"), rule: paint("rule"), quiet: paint("quiet"), ink: paint("ink"), of: paint };
   }
 
-  /** The selected step, else the last one. */
+  /** The selected step, else the last one, of the time that is selected if one is. */
   get step() {
     const { step } = this.selection.current;
-    if (step !== null) return this.store.step(step);
-    return this.store.steps.at(-1) ?? null;
+    return step === null ? (this.stepsIn.at(-1) ?? null) : this.store.step(step);
   }
 
   /** Seconds from and to that figures over time show: what is selected, else the last requests. */
@@ -76,12 +88,23 @@ export class App {
     this.#spansTimer = setTimeout(() => this.feed.watchSpans(this.#spansFor.size > 0), SPANS_SETTLE_MS);
   }
 
-  /** The last `most` steps of the time that is selected, else of all; around the selected one. */
+  /** The steps of the time that is selected, else all. */
+  get stepsIn() {
+    const { time } = this.selection.current;
+    const { steps } = this.store;
+    return time ? steps.filter((s) => s.start <= time[1] && endOf(s) >= time[0]) : steps;
+  }
+
+  /** The requests of the time that is selected, else all. */
+  get requestsIn() {
+    const { time } = this.selection.current;
+    const { requests } = this.store;
+    return time ? requests.filter((r) => begin(r) <= time[1] && endOfLife(r, latest(this.store)) >= time[0]) : requests;
+  }
+
+  /** The last `most` of `stepsIn`; around the selected one. */
   stepsShown(most) {
-    const { time, step } = this.selection.current;
-    let steps = this.store.steps;
-    if (time) steps = steps.filter((s) => s.start <= time[1] && endOf(s) >= time[0]);
-    return around(steps, most, step);
+    return around(this.stepsIn, most, this.selection.current.step);
   }
 
   /** Why there is nothing to show, in words: `{empty, why}`. */

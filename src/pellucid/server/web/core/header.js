@@ -4,6 +4,7 @@ import { choice } from "../draw/choice.js";
 import { el, replace, say } from "./dom.js";
 import { digits } from "./format.js";
 import { requestPaint, shortName } from "./names.js";
+import { NOTHING } from "./selection.js";
 import { RECORDED } from "./store.js";
 import { download, readRecording } from "./recording.js";
 
@@ -20,7 +21,7 @@ const fileName = (what) => `pellucid-${what}-${new Date().toISOString().slice(0,
 /** What a recording cost, and what it lost. */
 function costOf({ steps, steps_let_go: letGo, dropped, cpu_s: cpu }) {
   return [
-    `${digits(steps)} steps`,
+    steps ? `${digits(steps)} steps` : "",
     letGo ? `${digits(letGo)} older ones let go` : "",
     dropped ? `${digits(dropped)} never seen` : "",
     typeof cpu === "number" ? `recording took ${digits(cpu)} s of the processor` : "",
@@ -95,7 +96,7 @@ export class Header {
     say(this.state, recording === null ? STATES[state] : `recording: ${recording.name}`);
     say(this.model, store.about?.model ? `${store.about.model.title || store.about.model.name}, ${store.about.machine.backend ?? ""} ${store.about.machine.simd ?? ""}, ${store.about.machine.threads} threads` : "");
     const lost = store.dropped ? `${digits(store.dropped)} records dropped` : "";
-    say(this.dropped, recording?.cost ? costOf(recording.cost) : lost);
+    say(this.dropped, (recording?.cost && costOf(recording.cost)) || lost);
     this.trace.hidden = recording !== null;
     say(this.pause, recording !== null ? "Back to live" : state === "paused" ? "Go on" : "Pause");
     this.key.hidden = state !== "locked" && !this.#app.api.key;
@@ -115,10 +116,7 @@ export class Header {
   }
 
   #show(name) {
-    this.#app.api.replica = name;
-    this.#app.selection.clear();
-    this.#app.store.reset();
-    if (this.#app.feed.state !== "paused") this.#app.feed.start();
+    this.#app.selection.set({ ...NOTHING, replica: name });
   }
 
   #tell(text) {

@@ -1,8 +1,8 @@
 // The one selection that all figures share, kept in the URL's hash: a link reproduces the view.
 
-const FIELDS = ["request", "step", "op", "time"];
+const FIELDS = ["replica", "request", "step", "op", "time"];
 
-export const NOTHING = Object.freeze({ request: null, step: null, op: null, time: null });
+export const NOTHING = Object.freeze({ replica: null, request: null, step: null, op: null, time: null });
 
 /** A selection as the text after `#`; fields that are not set are left out. */
 export function write(selection) {
@@ -20,6 +20,7 @@ export function read(hash) {
   const words = new URLSearchParams(hash.replace(/^#/, ""));
   const step = /^\d{1,15}$/.test(words.get("step") ?? "") ? Number(words.get("step")) : null;
   return {
+    replica: words.get("replica")?.slice(0, 200) || null,
     request: words.get("request")?.slice(0, 200) || null,
     step,
     op: words.get("op")?.slice(0, 200) || null,
@@ -78,8 +79,9 @@ export class Selection {
     this.set(same ? none : fields);
   }
 
+  /** Selects nothing of what is shown; whose records they are stays. */
   clear() {
-    this.set(NOTHING);
+    this.set({ ...NOTHING, replica: this.current.replica });
   }
 
   hover(fields) {

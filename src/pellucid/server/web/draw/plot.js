@@ -8,7 +8,7 @@ const HINT = "Arrow keys move between marks, Enter selects, Escape leaves.";
 /**
  * A canvas with marks `{key, x, y, w, h, tip, choose, over}`: `tip()` is a tooltip's content, `choose()`
  * what a click or Enter does, `over` what all figures highlight. `onBrush(x0, x1)` is called when the
- * pointer was dragged over more than a few pixels.
+ * pointer was dragged over more than a few pixels, and for a mark when T is pressed.
  */
 export class Plot {
   #app;
@@ -133,6 +133,8 @@ export class Plot {
     } else if ((event.key === "Enter" || event.key === " ") && current?.choose) {
       event.preventDefault();
       current.choose();
+    } else if (event.key === "t" && current && this.onBrush) {
+      this.onBrush(current.x, current.x + current.w);
     } else if (event.key === "Escape") {
       this.#focus = null;
       this.#left();

@@ -33,6 +33,7 @@ export const anatomy = {
     const sum = ops.reduce((total, op) => total + op.ms, 0);
     return {
       step: step.id,
+      op: app.selection.current.op,
       kind: kind(step),
       positions: positions(step),
       wall_ms: wall(step),
@@ -63,6 +64,7 @@ export const anatomy = {
     said.push(...late(kinds));
     if (view.between_ms > MUCH * view.forward_ms) said.push(" Between its operations ", num(duration(view.between_ms)), " went by: the call itself, its checks, and whoever else had the processor.");
     if (view.checks.length) said.push(` Does not add up: ${view.checks.join("; ")}.`);
+    said.push(...ofKind(kinds.find(({ op }) => op === view.op), view));
     return said;
   },
 
@@ -75,13 +77,13 @@ export const anatomy = {
       };
     }
     return {
-      caption: `Operations of step ${view.step}`,
+      caption: `Operations${of(view).length < view.ops.length ? ` ${view.op}` : ""} of step ${view.step}`,
       columns: [
         { name: "operation", number: false }, { name: "layer" }, { name: "time", unit: "ms", mark: "measured" },
         { name: "least", unit: "ms", mark: "predicted" }, { name: "bound by", number: false }, { name: "times the least" },
         { name: "weights, keys, values", unit: "bytes", mark: "predicted" }, { name: "arithmetic", unit: "operations", mark: "predicted" }, { name: "kernel", number: false },
       ],
-      rows: view.ops.map((o) => [o.op, o.layer ?? "", o.ms, o.bound_ms, o.by ?? "", o.ratio, o.bytes, o.operations, o.path ?? ""]),
+      rows: of(view).map((o) => [o.op, o.layer ?? "", o.ms, o.bound_ms, o.by ?? "", o.ratio, o.bytes, o.operations, o.path ?? ""]),
     };
   },
 
@@ -96,16 +98,31 @@ export const anatomy = {
         if (state.step !== view.step) [state.step, state.zoom] = [view.step, null];
         draw(plot, app, state, view, width, redraw);
       },
-      legend: legend(...HEATS.map((words, i) => [`heat-${i}`, words]), ["phase-unaccounted", "between operations", "hatch"]),
+      legend: legend(...HEATS.map((words, i) => [`heat-${i}`, words]), ["phase-unaccounted", "between operations", "hatch"]).concat(document.createTextNode("Click to zoom in, once more to zoom out.")),
     };
   },
 };
 
 function chosenStep(app) {
-  const { step } = app.selection.current;
+  const { step, request } = app.selection.current;
   if (step !== null) return app.store.step(step);
-  const last = app.store.stepsWithSpans.at(-1);
-  return (last === undefined ? null : app.store.step(last)) ?? app.step;
+  const timed = new Set(app.store.stepsWithSpans);
+  const steps = app.stepsIn.filter(({ id }) => timed.has(id));
+  return steps.findLast(({ batch }) => batch.some((item) => item.request === request)) ?? steps.at(-1) ?? app.step;
+}
+
+/** The operations of the kind that is selected; all where the step has none of it. */
+function of({ ops, op }) {
+  const found = ops.filter((one) => one.op === op);
+  return found.length ? found : ops;
+}
+
+/** What the selected kind of operation took, in words; of one that the step has none of, nothing. */
+function ofKind(found, view) {
+  if (!found) return [];
+  const said = [` Selected is ${opInWords(found.op)}, ${found.ops.length} times in this step: `, num(duration(found.ms)), ", ", num(percent(found.ms / view.forward_ms)), " of the forward pass"];
+  if (found.bound_ms > 0) said.push(", ", num(`${digits(found.ms / found.bound_ms, 2)} x`), " the least");
+  return [...said, "."];
 }
 
 function described(span, limits) {
@@ -200,8 +217,10 @@ function draw(plot, app, state, view, width, redraw) {
       over: { step: view.step, op: block.op ?? null },
       tip: () => block.tip,
       choose: () => {
-        if (block.op) app.selection.toggle({ op: block.op });
-        else state.zoom = [block.from, block.to];
+        const zoom = block.zoom ?? [block.from, block.to];
+        const again = String(state.zoom) === String(zoom) && (!block.op || app.selection.current.op === block.op);
+        state.zoom = again ? null : zoom;
+        app.selection.set({ step: view.step, ...(block.op ? { op: again ? null : block.op } : {}) }); // or the next step comes in its place
         redraw();
       },
     });
@@ -228,9 +247,10 @@ function layOut(view, grouped) {
     : byLayer(view.ops).map((g) => ({ ...g, name: g.layer === null || g.layer === undefined ? "model" : `layer ${g.layer}` }));
   at = forward;
   groups.forEach((group, i) => {
+    const zoom = [at, at + group.ms]; // an operation is looked at beside its neighbours
     blocks.push(groupBlock(group, i, at, grouped));
     for (const [j, op] of group.ops.entries()) {
-      blocks.push(opBlock(op, `${i} ${j}`, at, grouped));
+      blocks.push({ ...opBlock(op, `${i} ${j}`, at, grouped), zoom });
       at += op.ms;
     }
   });

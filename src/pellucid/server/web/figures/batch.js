@@ -12,7 +12,7 @@ import { Plot } from "../draw/plot.js";
 import { linear, niceEnd } from "../draw/scales.js";
 import { hatch, line, write } from "../draw/surface.js";
 import { quantile } from "../model/load.js";
-import { around, byRequest, kind, positions } from "../model/steps.js";
+import { around, byRequest, kind, positions, whyNamed } from "../model/steps.js";
 
 const MOST = 160;
 const SLOWED = 1.5; // times a step alone
@@ -92,15 +92,21 @@ function described(app, step) {
     sequences: step.batch.length,
     running: step.queue?.running ?? null,
     waiting: step.queue?.waiting ?? 0,
-    why: (step.queue?.why ?? []).map(([id, why]) => [shortName(id), why]),
+    why: (step.queue?.why ?? []).map(([id, why]) => [shortName(id), whyNamed(why, (sequence) => nameOf(app.store, sequence))]),
     preempted: Object.keys(step.pages?.preempted ?? {}).length,
     wall_ms: wall(step),
     free_pages: step.pages?.free ?? null,
-    parts: byRequest(step).map(({ request, kind: what, tokens, context }) => ({
-      request, name: shortName(request), paint: requestPaint(request), kind: what, tokens, context,
+    parts: byRequest(step).map(({ request, kind: what, tokens, context, sequences }) => ({
+      request, sequences, name: shortName(request), paint: requestPaint(request), kind: what, tokens, context,
       chunked: what === "prefill" && context < (app.store.request(request)?.prompt_tokens ?? 0),
     })),
   };
+}
+
+/** The name of the request that a sequence is of; null where it is not known. */
+function nameOf(store, sequence) {
+  const owners = store.derived("owners of sequences", ({ requests }) => new Map(requests.flatMap((r) => (r.sequences ?? []).map((one) => [one, shortName(r.id)]))));
+  return owners.get(sequence) ?? null;
 }
 
 /** The plan of a step, in words. */
@@ -110,11 +116,18 @@ export function inWords(step) {
   const answers = step.parts.filter((p) => p.kind !== "prefill");
   const said = [`Step ${step.id} computed `, num(plural(step.positions, "position"))];
   if (step.budget) said.push(` of at most ${step.budget}`);
-  if (answers.length) said.push(`: a token ${answers.length === 1 ? "of " : `each of ${answers.length} answers: `}`, ...names(answers));
+  const n = answers.reduce((sum, p) => sum + p.sequences, 0);
+  if (n) said.push(`: a token ${n === 1 ? "of " : `each of ${n} answers: `}`, ...names(answers, besides));
   if (prompts.length) said.push(answers.length ? "; and of prompts: " : ": of prompts ", ...names(prompts, (p) => ` (${p.tokens}${p.chunked ? ", a chunk" : ""})`));
   said.push(".");
   if (step.preempted) said.push(` It took the pages of ${plural(step.preempted, "sequence")}, to be computed again.`);
   return said;
+}
+
+/** What an answer had in a step besides its token, and how many answers a request had. */
+function besides({ kind: what, tokens, sequences }) {
+  const said = [sequences > 1 ? `${sequences} answers` : "", what === "verify" ? `${plural(tokens - sequences, "guess", "guesses")} checked` : ""].filter(Boolean);
+  return said.length ? ` (${said.join(", ")})` : "";
 }
 
 function names(parts, more = () => "") {

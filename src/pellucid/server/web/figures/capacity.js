@@ -22,7 +22,7 @@ export const capacity = {
   wide: true,
 
   view(app) {
-    const points = measuredPoints(app.store.steps, app.store.requests);
+    const points = measuredPoints(app.store.steps, app.store.requests, app.requestsIn);
     const { mix, load, price } = asked;
     const recorded = app.recording !== null;
     const told = recorded ? null : asked.told;

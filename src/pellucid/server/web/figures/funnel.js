@@ -18,9 +18,9 @@ export class Funnel {
     this.#app = app;
   }
 
-  /** The node that shows the funnel of `token`; kept while the token is the same. */
-  of(request, token) {
-    const wanted = `${request} ${token.index}`;
+  /** The node that shows the funnel of `token` of that answer; kept while the token is the same. */
+  of(request, answer, token) {
+    const wanted = `${request} ${answer} ${token.index}`;
     if (wanted === this.#key) return this.#node;
     this.#key = wanted;
     const shown = { said: el("p", { aria: { live: "polite" } }), stages: el("div", { class: "funnel" }) }; // the sentence alone is read aloud
@@ -28,14 +28,14 @@ export class Funnel {
     const form = el("form", { class: "controls", on: { submit: (event) => {
       event.preventDefault();
       const given = inputs.filter(([, input]) => input.value !== "").map(([name, input]) => [name, input.valueAsNumber]);
-      this.#show(shown, request, token, Object.fromEntries(given));
+      this.#show(shown, { request, answer, index: token.index }, Object.fromEntries(given));
     } } }, inputs.map(([name, input]) => el("label", {}, name.replace("_", "-"), input)), el("button", { type: "submit" }, "Draw again"));
     this.#node = el("div", {}, el("h4", {}, "How it was drawn"), shown.said, shown.stages, form);
-    this.#show(shown, request, token, {});
+    this.#show(shown, { request, answer, index: token.index }, {});
     return this.#node;
   }
 
-  async #show({ said, stages }, request, token, sampling) {
+  async #show({ said, stages }, asked, sampling) {
     const say = (text, quiet = true) => {
       said.textContent = text;
       said.classList.toggle("quiet", quiet);
@@ -43,7 +43,7 @@ export class Funnel {
     replace(stages);
     say("The logits are computed again …");
     try {
-      const told = await this.#app.api.json("/live/funnel", { body: { request, index: token.index, sampling } });
+      const told = await this.#app.api.json("/live/funnel", { body: { ...asked, sampling } });
       say(outcome(told, sampling), false);
       replace(stages, told.stages.map((stage) => drawn(stage, told.drawn)));
     } catch (error) {

@@ -25,7 +25,9 @@ export const memoryAccount = {
     const { about } = app.store;
     if (!about) return app.nothing;
     const formats = weightFormats(about.tensors ?? []);
-    const pages = app.step?.pages ?? null;
+    const { step, time } = app.selection.current;
+    const then = step === null && time === null ? null : app.step;
+    const pages = (then ?? app.store.steps.at(-1))?.pages ?? null;
     const per = about.cache.bytes_per_page;
     const pool = about.cache.n_pages * per;
     const used = pages ? (pages.owned + pages.cached) * per : 0;
@@ -34,7 +36,7 @@ export const memoryAccount = {
     const resident = about.process?.rss_bytes ?? null;
     return {
       unit: "bytes",
-      step: app.selection.current.step,
+      step: then?.id ?? null,
       machine_bytes: about.machine.memory_bytes,
       resident_bytes: resident,
       weights: formats,

@@ -65,7 +65,7 @@ export const pageMap = {
     } } });
     body.append(plot.element);
     return {
-      controls: [el("label", {}, "step back in time", scrub), el("button", { type: "button", on: { click: () => app.selection.set({ step: null }) } }, "Now")],
+      controls: [el("label", {}, "step back in time", scrub), el("button", { type: "button", on: { click: () => app.selection.set({ step: null, time: null }) } }, "Now")],
       draw(view, width) {
         const steps = app.store.steps;
         scrub.max = String(Math.max(0, steps.length - 1));

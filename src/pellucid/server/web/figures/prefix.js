@@ -26,12 +26,12 @@ export const prefixTree = {
     if (app.store.requests.length === 0) return { ...app.nothing, by_request: [], tree: null };
     app.snapshots.tree();
     const { prefix } = app.store;
-    const saved = app.store.requests.filter((r) => r.cached_tokens > 0).map((r) => ({ request: r.id, name: shortName(r.id), paint: requestPaint(r.id), cached_tokens: r.cached_tokens, prompt_tokens: r.prompt_tokens }));
+    const saved = app.requestsIn.filter((r) => r.cached_tokens > 0).map((r) => ({ request: r.id, name: shortName(r.id), paint: requestPaint(r.id), cached_tokens: r.cached_tokens, prompt_tokens: r.prompt_tokens }));
     const rate = msPerPosition(app.store.steps);
     const tokens = saved.reduce((sum, r) => sum + r.cached_tokens, 0);
     return {
       step: prefix?.step ?? step.id, unit: "tokens", page_size: about.cache.page_size,
-      prompt_tokens: app.store.requests.reduce((sum, r) => sum + (r.prompt_tokens ?? 0), 0),
+      prompt_tokens: app.requestsIn.reduce((sum, r) => sum + (r.prompt_tokens ?? 0), 0),
       saved_tokens: tokens, saved_ms: rate === null ? null : tokens * rate, saved_bytes: tokens * about.model.kv_bytes_per_token,
       by_request: saved, selected: ofSelected(app, rate),
       kept_pages: step.pages.cached, ms_per_token: rate, bytes_per_token: about.model.kv_bytes_per_token,

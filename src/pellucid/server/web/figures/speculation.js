@@ -6,6 +6,7 @@ import { legend } from "../draw/legend.js";
 import { Plot } from "../draw/plot.js";
 import { write } from "../draw/surface.js";
 import { acceptance, netTime, roundsOf } from "../model/rounds.js";
+import { around } from "../model/steps.js";
 
 const MOST_ROWS = 24;
 const ROW = 14;
@@ -23,18 +24,19 @@ export const speculationLadder = {
 
   view(app) {
     const { request } = app.selection.current;
-    const rounds = roundsOf(app.store.steps, request);
+    const rounds = roundsOf(app.stepsIn, request);
     const feature = app.store.about?.features?.speculation;
     if (rounds.length) {
       return {
         unit: "tokens", request, name: request === null ? null : shortName(request), paint: request === null ? null : requestPaint(request),
-        rule: feature?.rule ?? null, method: feature?.method ?? null, rounds, by_position: acceptance(rounds), time_ms: netTime(app.store.steps, request),
+        rule: feature?.rule ?? null, method: feature?.method ?? null, rounds, by_position: acceptance(rounds), time_ms: netTime(app.stepsIn, request, app.store.steps), selected: app.selection.current.step,
       };
     }
     const none = { rounds: [], by_position: [] };
     if (!app.store.about) return { ...app.nothing, ...none };
     if (feature === null || feature === undefined) return { ...none, empty: "off", why: "No draft guesses tokens in this engine: every answer token is computed by a step of its own. Start the server with --speculative-method ngram (the text itself is looked up), draft (a smaller model guesses) or early-exit (the first layers do)." };
     if (typeof feature === "string") return { ...none, empty: "off", why: feature };
+    if (app.selection.current.time !== null) return { ...none, empty: "nothing then", why: "Nothing was guessed in the time that is selected. Select another time, or none." };
     const all = app.selection.current.request === null ? [] : roundsOf(app.store.steps, null);
     if (all.length) return { ...none, empty: "no traffic", why: `Nothing was guessed for ${shortName(app.selection.current.request)}, or its steps have left the window; for all others together there were ${plural(all.length, "round")}. With nothing selected they are shown.` };
     return { ...none, empty: "no traffic", why: "Guessing is on, and no round of it is in the window." };
@@ -73,20 +75,21 @@ export const speculationLadder = {
 };
 
 function draw(plot, app, view, width) {
-  const rounds = view.rounds.slice(-MOST_ROWS);
+  const rounds = around(view.rounds.map((round) => ({ ...round, id: round.step })), MOST_ROWS, view.selected);
   const longest = Math.max(...rounds.map((r) => r.drafted)) + 1;
   const side = Math.min(200, width * 0.35);
   const cell = Math.min(26, (width - side - 70) / longest);
   const marks = rounds.flatMap((round, i) => roundMarks(app, view, round, i, cell));
-  const height = Math.max(rounds.length * ROW, view.by_position.length * ROW) + 22;
+  const height = Math.max(rounds.length, view.by_position.length + 2) * ROW + 22;
   plot.render(width, height, marks, (ctx) => {
-    write(ctx, "step", 0, 8, { paint: app.paints.quiet });
-    rounds.forEach((r, i) => write(ctx, String(r.step), 0, 18 + i * ROW + 6, { paint: app.paints.quiet }));
+    write(ctx, rounds.length < view.rounds.length ? `step; ${rounds.length} of ${view.rounds.length} rounds` : "step", 0, 8, { paint: app.paints.quiet });
+    rounds.forEach((r, i) => write(ctx, String(r.step), 0, 18 + i * ROW + 6, r.step === view.selected ? { paint: app.paints.ink, weight: 700 } : { paint: app.paints.quiet }));
     for (const mark of marks) {
       ctx.fillStyle = app.paints.of(mark.paint);
       ctx.fillRect(mark.x, mark.y, mark.w - 1.5, mark.h - 2);
     }
     paintAcceptance(ctx, app.paints, view.by_position, width - side + 20, side - 20);
+    if (view.time_ms) write(ctx, `net ${view.time_ms.net >= 0 ? "gain" : "loss"} ≈ ${duration(Math.abs(view.time_ms.net))}`, width, 18 + (view.by_position.length + 0.5) * ROW + 6, { paint: app.paints.ink, align: "right" });
   });
 }
 

@@ -9,6 +9,9 @@ import { Funnel } from "./funnel.js";
 
 const MOST = 400;
 
+/** Which answer of a request with several is shown. The page has one such figure. */
+const looked = { request: null, answer: 0 };
+
 export const tokenStrip = {
   name: "tokens",
   number: 8,
@@ -19,19 +22,21 @@ export const tokenStrip = {
   view(app) {
     const request = chosen(app);
     if (!request) return { ...app.nothing, tokens: [] };
-    const { tokens, texts, why = "", funnel } = app.answers.of(request);
+    const answers = Math.max(1, request.sequences?.length ?? 1);
+    const answer = looked.request === request.id ? Math.min(looked.answer, answers - 1) : 0;
+    const { tokens, texts, why = "", funnel } = app.answers.of(request, answer);
     if (!tokens.length) return { empty: "no traffic", why: `${shortName(request.id)} has no tokens yet, or its steps have left the window.`, tokens: [] };
     return {
       request: request.id, name: shortName(request.id), paint: requestPaint(request.id), state: request.state,
       unit: { ms_since_last: "ms", logprob: "natural logarithm" },
-      texts, funnel, why,
+      answer, answers, texts, funnel, why,
       tokens: tokens.slice(-MOST).map((token) => (texts ? token : { ...token, id: null })), left_out: Math.max(0, tokens.length - MOST),
     };
   },
 
   sentence(view) {
     const [first, ...rest] = view.tokens.filter((t) => t.ms_since_last !== undefined);
-    const said = [key(view.name, view.paint), ` has ${plural(view.tokens.length + view.left_out, "token")}`];
+    const said = [key(view.name, view.paint), view.answers > 1 ? `, answer ${view.answer + 1} of ${view.answers}:` : " has", ` ${plural(view.tokens.length + view.left_out, "token")}`];
     if (first && first.index === 0) said.push(": the first came after ", num(duration(first.ms_since_last)));
     if (rest.length) {
       const slow = rest.reduce((a, b) => (b.ms_since_last > a.ms_since_last ? b : a));
@@ -53,14 +58,17 @@ export const tokenStrip = {
     };
   },
 
-  mount(body, app) {
+  mount(body, app, redraw) {
+    const which = el("select", { on: { change: () => ((looked.answer = Number(which.value)), redraw()) } });
+    const chooser = el("label", { class: "quiet", hidden: true }, "answer ", which);
     const strip = el("div", { class: "strip" });
     const detail = el("div", { class: "detail", hidden: true });
     const funnel = new Funnel(app);
     const state = { chosen: null, drawn: "" };
-    body.append(strip, detail);
+    body.append(chooser, strip, detail);
     return {
       draw(view) {
+        drawChooser(chooser, which, view);
         drawTokens(strip, detail, funnel, app, state, view);
       },
       legend: legend(["stage-decode", "bar: time since the token before"], ["stage-prefill", "tint: surprise"]).concat(document.createTextNode("Click a token: what it was chosen from.")),
@@ -71,16 +79,26 @@ export const tokenStrip = {
 function chosen(app) {
   const { request } = app.selection.current;
   if (request !== null) return app.store.request(request);
-  const withTokens = app.store.requests.filter((r) => r.output_tokens > 0);
+  const withTokens = app.requestsIn.filter((r) => r.output_tokens > 0);
   return withTokens.findLast((r) => app.api.owns(r.id)) ?? withTokens.at(-1) ?? null;
 }
 
+/** Which answer is shown, where a request has several. */
+function drawChooser(chooser, which, { request, answer, answers }) {
+  looked.request = request;
+  looked.answer = answer;
+  chooser.hidden = answers === 1;
+  if (which.children.length !== answers) replace(which, Array.from({ length: answers }, (_, i) => el("option", { value: String(i) }, `${i + 1} of ${answers}`)));
+  which.value = String(answer);
+}
+
 function drawTokens(strip, detail, funnel, app, state, view) {
-  if (state.request !== view.request) [state.request, state.chosen] = [view.request, null];
+  const shown = `${view.request} ${view.answer}`;
+  if (state.shown !== shown) [state.shown, state.chosen] = [shown, null];
   const open = view.tokens.find((t) => String(t.index) === state.chosen);
   if (open?.step !== undefined && open.step !== app.selection.current.step) state.chosen = null; // its step is not selected any more
   const hovered = app.selection.hovered.step ?? app.selection.current.step;
-  const signature = JSON.stringify([view.request, view.tokens.length, view.left_out, view.texts, hovered, state.chosen, view.tokens.at(-1)?.logprob, view.tokens[0]?.ms_since_last]);
+  const signature = JSON.stringify([shown, view.tokens.length, view.left_out, view.texts, hovered, state.chosen, view.tokens.at(-1)?.logprob, view.tokens[0]?.ms_since_last]);
   if (signature === state.drawn) return;
   state.drawn = signature;
   const times = view.tokens.filter((t) => t.index > 0 && t.ms_since_last !== undefined).map((t) => t.ms_since_last).sort((a, b) => a - b);
@@ -134,7 +152,7 @@ function explain(host, funnel, view, index) {
     el("div", { class: "sides" },
       el("dl", { class: "timings" }, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))])),
       token.top?.length ? alternatives(token) : null),
-    view.funnel ? funnel.of(view.request, token) : null);
+    view.funnel ? funnel.of(view.request, view.answer, token) : null);
 }
 
 function alternatives(token) {

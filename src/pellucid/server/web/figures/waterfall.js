@@ -28,9 +28,9 @@ export const waterfall = {
   view(app) {
     const time = app.time;
     if (time === null) return { ...app.nothing, lanes: [] };
-    const lanes = lanesShown(app, time);
+    const [lanes, left] = lanesShown(app, time);
     if (!lanes.length) return { empty: "no traffic", why: "No request falls into the time that is selected. Select another time, or none.", lanes: [] };
-    return { from: time[0], to: time[1], unit: { time: "s of the engine's clock", stages: "ms" }, lanes };
+    return { from: time[0], to: time[1], unit: { time: "s of the engine's clock", stages: "ms" }, lanes, left_out: left };
   },
 
   sentence(view) {
@@ -46,6 +46,7 @@ export const waterfall = {
       lane.ttft_ms === null ? "" : `${lane.state === "finished" ? " to its last byte" : ""}, its first token after `, lane.ttft_ms === null ? "" : num(duration(lane.ttft_ms)),
       ...(first.length && lane.ttft_ms !== null ? [" (", ...first, ")"] : []),
       ". ", ...whyLate(lane), "Of the whole: ", ...shares, "; unaccounted ", num(percent(parts.unaccounted / total)), ". ", ...shared(lane),
+      view.left_out ? ` The last ${view.lanes.length} requests of this time are drawn; ${plural(view.left_out, "earlier one")} ${view.left_out === 1 ? "is" : "are"} left out: select a shorter time.` : "",
     ];
   },
 
@@ -66,7 +67,7 @@ export const waterfall = {
   },
 
   mount(body, app, redraw) {
-    const plot = new Plot(app, "Requests over time, one lane each");
+    const plot = new Plot(app, "Requests over time, one lane each; T selects the time of a mark");
     plot.onFocusMark = redraw;
     body.append(plot.element);
     return {
@@ -97,7 +98,7 @@ function shared({ steps, share_ms: share }) {
   return ["It shared its steps: by positions its own part of them is ", num(duration(share), "estimated"), "."];
 }
 
-const hint = () => document.createTextNode("Drag to select a time; click a lane or a step.");
+const hint = () => document.createTextNode("Drag, or press T at a mark, to select a time; click a lane or a step.");
 
 function lanesShown(app, time) {
   const { request } = app.selection.current;
@@ -107,7 +108,7 @@ function lanesShown(app, time) {
   const chosen = inside.find((r) => r.id === request);
   if (chosen && !shown.includes(chosen)) shown.splice(0, 1, chosen);
   const steps = stepsByRequest(app.store.steps, time);
-  return shown.map((r) => ({
+  const lanes = shown.map((r) => ({
     id: r.id,
     name: shortName(r.id),
     paint: requestPaint(r.id),
@@ -126,6 +127,7 @@ function lanesShown(app, time) {
     cached_tokens: r.cached_tokens,
     output_tokens: r.output_tokens,
   }));
+  return [lanes, inside.length - shown.length];
 }
 
 /** Who had the engine before the first token of a request: while it was in the queue, and beside its prompt. */
@@ -145,7 +147,8 @@ function draw(plot, app, view, width) {
   const x = linear([view.from, view.to], [width < 520 ? 44 : 60, width - right]);
   const height = view.lanes.length * LANE + 30;
   const bottom = view.lanes.length * LANE + 4;
-  plot.onBrush = (from, to) => app.selection.set({ time: [x.invert(from), x.invert(to)] });
+  const inside = (at) => x.invert(Math.max(x.range[0], Math.min(x.range[1], at)));
+  plot.onBrush = (from, to) => app.selection.set({ time: [inside(from), inside(to)] });
   const marks = view.lanes.flatMap((lane, i) => laneMarks(app, lane, i, x, width));
   const lit = app.selection.hovered.step ?? app.selection.current.step;
   plot.render(width, height, marks, (ctx) => {

@@ -7,13 +7,13 @@ const RATE_S = 10;
 
 /**
  * `{id, load, rate, ttft_ms, itl_ms}`: load is the mean number of sequences in the steps of its life, rate the
- * requests a second in the ten seconds around its arrival.
+ * requests a second in the ten seconds around its arrival. `of`: those that are wanted.
  */
-export function measuredPoints(steps, requests) {
+export function measuredPoints(steps, requests, of = requests) {
   const begins = requests.map(begin).sort((a, b) => a - b);
   const sums = [0]; // of sequences in the steps so far
   for (const step of steps) sums.push(sums.at(-1) + step.batch.length);
-  return requests.filter((r) => r.state === "finished" && r.first_token !== null).map((r) => {
+  return of.filter((r) => r.state === "finished" && r.first_token !== null).map((r) => {
     const from = firstPlace(steps, (s) => endOf(s) >= begin(r));
     const to = firstPlace(steps, (s) => s.start > (r.last_token ?? r.first_token));
     const load = to > from ? (sums[to] - sums[from]) / (to - from) : null;

@@ -28,12 +28,12 @@ export function acceptance(rounds) {
  * What guessing gave and cost, in milliseconds, to one request if it is given: `saved` is the tokens that came with a guess, over
  * the sequences that a step gives one each, times a plain decode step's time (the median of those without drafts), `spent` the time
  * of drafting and what steps with drafts took beyond a plain one; of that a request has its part of the guesses. null where there is
- * no plain step to compare with.
+ * no plain step among `all` to compare with.
  */
-export function netTime(steps, request = null) {
-  const decodes = steps.filter((s) => s.batch.length && s.batch.every((item) => item.kind !== "prefill"));
-  const plain = decodes.filter((s) => !s.drafts?.length).map((s) => s.ms.forward).sort((a, b) => a - b);
-  const drafted = decodes.filter((s) => s.drafts?.some((draft) => isOf(draft, request)));
+export function netTime(steps, request = null, all = steps) {
+  const decodes = (some) => some.filter((s) => s.batch.length && s.batch.every((item) => item.kind !== "prefill"));
+  const plain = decodes(all).filter((s) => !s.drafts?.length).map((s) => s.ms.forward).sort((a, b) => a - b);
+  const drafted = decodes(steps).filter((s) => s.drafts?.some((draft) => isOf(draft, request)));
   if (!plain.length || !drafted.length) return null;
   const usual = plain[Math.floor(plain.length / 2)];
   let saved = 0;

@@ -45,12 +45,13 @@ export function achieved(step) {
 /** Positions computed. */
 export const positions = (step) => step.batch.reduce((sum, item) => sum + item.tokens, 0);
 
-/** Requests of a step with their positions, each once. */
+/** Requests of a step with their positions and how many sequences they are, each once. */
 export function byRequest(step) {
   const found = new Map();
   for (const { request, kind: what, tokens, context } of step.batch) {
     if (request === null) continue; // texts that are only scored or embedded
-    const entry = found.get(request) ?? { request, kind: what, tokens: 0, context: 0 };
+    const entry = found.get(request) ?? { request, kind: what, tokens: 0, context: 0, sequences: 0 };
+    entry.sequences += 1;
     entry.tokens += tokens;
     entry.context = Math.max(entry.context, context ?? 0);
     if (what === "prefill") entry.kind = "prefill";
@@ -58,6 +59,9 @@ export function byRequest(step) {
   }
   return [...found.values()];
 }
+
+/** Why somebody waits, with the name of a request (`nameOf(sequence)`) where the scheduler tells a sequence's number. */
+export const whyNamed = (why, nameOf) => why.replace(/\b(first|waits for) (\d+)\b/, (_, words, sequence) => `${words} ${nameOf(Number(sequence)) ?? "another"}`);
 
 /** As many of `steps` as `most`, the newest; where step `id` would be left out, those around it. */
 export function around(steps, most, id) {
