@@ -250,6 +250,23 @@ def test_a_page_says_its_text_to_whoever_wrote_it(served: Running, open_page: Op
     size = view(page, "pages")["page_size"]
     said = page.run("document.querySelector('.tip-note').textContent")
     assert json.loads(said) == "".join(tokens[size : 2 * size])
+    figure = "document.getElementById('figure-prefix')"
+    canvas = f"{figure}.querySelector('canvas')"
+    page.run(f"{figure}.scrollIntoView({{ block: 'center', behavior: 'instant' }})")
+    page.until(f"({DRAWN})('prefix')")
+
+    def walk() -> None:  # to the run that was used last
+        page.run(f"{canvas}.focus()")
+        page.press("Home")
+
+    insist(
+        page,
+        walk,
+        "document.querySelector('.tip-title').textContent.endsWith('tokens') &&"
+        "document.querySelector('.tip-note').textContent.startsWith('\"')",
+    )
+    note = page.run("document.querySelector('.tip-note').textContent")
+    assert json.JSONDecoder().raw_decode(note)[0] in "".join(tokens)
     assert_quiet(page, served)
 
 

@@ -144,7 +144,7 @@ function drawTree(plot, app, view, width) {
     key: `run ${node.pages[0]}`, x: x(node.depth) + 1, y: y * ROW + 3, w: Math.max(2, x(node.depth + node.tokens) - x(node.depth) - 2), h: 11,
     node, own: chosen !== null && (node.owners.includes(chosen) || own.has(node)), heat: fresh === old ? 3 : Math.round((3 * (node.used - old)) / (fresh - old)),
     over: { request: node.owners[0] ?? null }, choose: node.owners.length ? () => app.selection.toggle({ request: node.owners[0] }) : undefined,
-    tip: () => runTip(view, node, node === victim),
+    tip: () => runTip(app, view, node, node === victim),
   }));
   plot.render(width, height, marks, (ctx) => {
     for (const { node, parent, y } of shown) {
@@ -176,7 +176,21 @@ function pathOf(rows, { pages }) {
   return found;
 }
 
-function runTip(view, node, victim) {
+/** `{text, why}` of a run: of the tree where that tells texts, else of a request of this viewer's that has or had its pages. */
+function textOf(app, view, { text, pages, depth, tokens }) {
+  if (text !== null) return { text };
+  const { steps, pool } = app.store;
+  const { last } = app.store.derived("pool now", () => replay(steps, pool));
+  const at = pages.map((page, i) => ({ ...last.get(page), page: i })).find(({ request, index, page }) => request && index === depth / view.page_size + page && app.api.owns(request));
+  const request = at && app.store.request(at.request);
+  if (!request) return { text: null, why: "another client's is shown only by a server that was started with --show-prompts." };
+  const { pieces, why } = app.answers.positions(request, Math.max(0, (request.sequences ?? []).indexOf(at.sequence)), depth + tokens);
+  return pieces === null ? { text: null, why } : { text: pieces.slice(depth, depth + tokens).join("") };
+}
+
+function runTip(app, view, node, victim) {
+  const { text, why } = textOf(app, view, node);
+
   const saved = node.hits * node.tokens;
   const spared = [
     ...(view.ms_per_token === null ? [] : [["time not spent", duration(saved * view.ms_per_token), "estimated"]]),
@@ -185,7 +199,7 @@ function runTip(view, node, victim) {
   return {
     title: plural(node.tokens, "token"),
     rows: [["pages", String(node.pages.length)], ["after", plural(node.depth, "token")], ["taken again", `${node.hits} times`, "measured"], ["tokens not computed", digits(saved), "measured"], ...spared, ["used now by", node.owners.map(shortName).join(", ") || (node.owned ? "somebody" : "nobody")]],
-    note: [node.text === null ? "Its text is shown only by a server that was started with --show-prompts." : clipped(node.text), victim ? "The next to be evicted: nobody owns it and nothing that follows it, for the longest time." : ""].filter(Boolean).join(" "),
+    note: [text === null ? `Its text is not shown: ${why}` : clipped(text), victim ? "The next to be evicted: nobody owns it and nothing that follows it, for the longest time." : ""].filter(Boolean).join(" "),
   };
 }
 

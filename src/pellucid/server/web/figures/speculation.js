@@ -52,6 +52,7 @@ export const speculationLadder = {
     ];
     const time = view.time_ms;
     if (time) said.push(`; guessing ${time.net >= 0 ? "saved" : "cost"} about `, num(duration(Math.abs(time.net)), "estimated"), view.request === null ? " in all" : ` for ${view.name}, by its part of the steps' guesses`);
+    else said.push("; no step without guesses is there to compare with, so that what it saved is not known");
     return [...said, ". ", view.rule in RULES ? RULES[view.rule] : ""];
   },
 
