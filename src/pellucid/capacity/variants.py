@@ -9,12 +9,13 @@ from pellucid.capacity.machine import with_kv
 from pellucid.capacity.memory import fit_memory
 from pellucid.capacity.report import Report, WhatIf
 from pellucid.core.errors import BadInput
-from pellucid.simulate.answers import Question, token_cost
+from pellucid.simulate.answers import FLEET, Question, token_cost
 from pellucid.simulate.enough import served
 from pellucid.simulate.setup import Guessing, Setup
 from pellucid.simulate.sweep import Sweep
 
 GUESSES, ACCEPTED = 4, 0.6  # of speculation that nobody asked for: an n-gram's on text it repeats
+_SAMPLE = FLEET // 2  # replicas, where there are hundreds
 _FEWER = 2  # of requests: a change is seen against the same ones
 
 
@@ -32,7 +33,7 @@ def what_ifs(report: Report, sweep: Sweep) -> list[WhatIf]:
     for variant in variants:
         if variant.setup is not None:
             question = _smaller(report.question, variant.setup)
-            cases += [question.crowd, question.sample(report.chosen.rate, report.replicas)]
+            cases += [question.crowd, question.sample(report.chosen.rate, report.replicas, _SAMPLE)]
     points = iter(sweep.points(cases))
     found = []
     for variant in variants:

@@ -25,8 +25,10 @@ _CROWD: Final = 2
 # before its places are taken has not seen its load.
 _PER_REPLICA: Final = 40
 _PER_PLACE: Final = 3
+_LARGER, _PART = 4, 3  # samples grow by this, while so many make up the whole
 MOST_PLACES: Final = 4096  # beyond, the crowd's requests alone would take minutes
 _ALIKE: Final = 8  # replicas that tell together what as many seeds would
+_MANY: Final = 64  # replicas beyond which one seed is run: each has its own luck
 FLEET: Final = 16
 """Replicas beyond which a load on each is much as on so many: the more there are the less one of
 them has to wait while another is idle, and that is little by then."""
@@ -44,22 +46,28 @@ class Question:
 
     def case(self, rate: float, replicas: int = 1) -> Case:
         """A load, shared by so many replicas."""
-        setup = replace(self.setup, replicas=replicas)
-        each = max(_PER_REPLICA, _PER_PLACE * setup.limits.max_num_seqs)
-        if replicas > FLEET:  # where one has seen little, others have seen the rest
-            each = max(_PER_REPLICA, 2 * setup.limits.max_num_seqs)
-        requests = max(self.requests, each * replicas)
-        # Many replicas scatter less by themselves: two seeds will do for a band.
-        few = max(2, len(self.seeds) * _ALIKE // max(replicas, _ALIKE))
-        return Case(setup, self.traffic.at_rate(rate), requests, self.seeds[:few])
+        return self._case(rate, replicas, replicas)
 
-    def sample(self, rate: float, replicas: int) -> Case:
-        """As `case`, of `FLEET` replicas with their share of the load where there are more: a small
-        part of the work."""
+    def sample(self, rate: float, replicas: int, size: int = FLEET) -> Case:
+        """As `case`, of `size` replicas with their share of the load where there are more than
+        `FLEET`: a small part of the work."""
         if replicas <= FLEET:
             return self.case(rate, replicas)
-        times = replicas / FLEET
-        return replace(self.case(rate / times, FLEET), times=times)
+        times = replicas / size
+        return replace(self._case(rate / times, size, replicas), times=times)
+
+    def _case(self, rate: float, replicas: int, of: int) -> Case:
+        """`replicas` that are all there are, or stand for `of`."""
+        setup = replace(self.setup, replicas=replicas)
+        each = max(_PER_REPLICA, _PER_PLACE * setup.limits.max_num_seqs)
+        if of > FLEET:  # where one has seen little, others have seen the rest
+            each = max(_PER_REPLICA, 2 * setup.limits.max_num_seqs)
+        requests = max(self.requests, each * replicas)
+        # Many replicas scatter less by themselves: two seeds will do for a band, and one beyond.
+        few = max(2, len(self.seeds) * _ALIKE // max(replicas, _ALIKE))
+        if replicas > _MANY:
+            few = 1
+        return Case(setup, self.traffic.at_rate(rate), requests, self.seeds[:few])
 
     @property
     def crowd(self) -> Case:
@@ -124,13 +132,29 @@ def replicas_needed(sweep: Sweep, question: Question, rate: float, saturation: f
             "most that are simulated: ask for a smaller rate"
         )
     whole = Search(sweep, question.goals, rate, lambda n: question.case(rate, n))
-    if low <= FLEET:
-        found = whole.upwards(low)
-    else:
-        about = replace(question, seeds=question.seeds[:1])
-        sampled = Search(sweep, question.goals, rate, lambda n: about.sample(rate, n))
-        found = whole.near(sampled.upwards(low), low)
+    about, tried = _about(sweep, question, rate, low)
+    if low <= FLEET:  # whole ones, with all seeds
+        whole.tried.update((n, point) for n, point in tried.items() if n <= FLEET)
+    found = whole.near(about, low)
     return Needed(found, whole.tried[found], whole.tried)
+
+
+def _about(sweep: Sweep, question: Question, rate: float, low: int) -> tuple[int, dict[int, Point]]:
+    """How many are needed, and what was tried of `FLEET` at the most: by samples, small ones first,
+    then such as come nearer to the whole, as long as they are a small part of it."""
+    if low > FLEET:
+        question = replace(question, seeds=question.seeds[:1])
+    search = _sampled(sweep, question, rate, FLEET)
+    found, size = search.upwards(low), FLEET
+    tried = search.tried
+    while found >= _PART * _LARGER * size:
+        size *= _LARGER
+        found = _sampled(sweep, question, rate, size).near(found, low)
+    return found, tried
+
+
+def _sampled(sweep: Sweep, question: Question, rate: float, size: int) -> Search:
+    return Search(sweep, question.goals, rate, lambda n: question.sample(rate, n, size))
 
 
 @dataclass(frozen=True, slots=True)

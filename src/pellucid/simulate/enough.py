@@ -66,39 +66,55 @@ class Search:
     def near(self, start: int, low: int) -> int:
         """As `upwards`, from a number that is about right: downwards as long as fewer are enough,
         or else upwards."""
-        below, above, stride = low - 1, None, 1
         fewer, enough = self._good([max(low, start - 1), start])
-        if enough and fewer:
-            above = max(low, start - 1)
-            while above - stride >= low and self._good([above - stride])[0]:
-                above, stride = above - stride, 2 * stride
-            below = max(below, above - stride)
-        elif enough:
+        if enough and not fewer:
             return start
+        if enough:
+            below, above = self._fewer(max(low, start - 1), low - 1)
         else:
-            below = start
-            while above is None:
-                n = min(below + stride, MOST_REPLICAS)
-                if self._good([n])[0]:
-                    above = n
-                elif n == MOST_REPLICAS:
-                    raise self._too_many()
-                else:
-                    below, stride = n, 2 * stride
+            below, above = self._more(start)
         return self._between(below, above)
 
+    def _fewer(self, above: int, floor: int) -> tuple[int, int]:
+        """From a number that is enough down, two at a time, to (too few, enough)."""
+        stride = 1
+        while above - floor > 1:
+            first = max(floor + 1, above - stride)
+            counts = [first, max(floor + 1, first - 2 * stride)]
+            for n, good in zip(counts, self._good(counts), strict=True):
+                if not good:
+                    return n, above
+                above = n
+            stride *= 4
+        return floor, above
+
+    def _more(self, below: int) -> tuple[int, int]:
+        """From a number that is too few up, two at a time, to (too few, enough)."""
+        stride = 1
+        while below < MOST_REPLICAS:
+            counts = [min(below + k * stride, MOST_REPLICAS) for k in (1, 3)]
+            for n, good in zip(counts, self._good(counts), strict=True):
+                if good:
+                    return below, n
+                below = n
+            stride *= 4
+        raise self._too_many()
+
     def _between(self, below: int, above: int) -> int:
-        """The fewest, where `below` are too few and `above` are enough."""
+        """The fewest, where `below` are too few and `above` are enough: by thirds, since two runs
+        go on at once."""
         while above - below > 1:
-            middle = (above + below) // 2
-            if self._good([middle])[0]:
-                above = middle
-            else:
-                below = middle
+            third = max(1, (above - below) // 3)
+            counts = sorted({below + third, above - third})
+            for n, good in zip(counts, self._good(counts), strict=True):
+                if good:
+                    above = n
+                    break
+                below = n
         return above
 
     def _good(self, counts: Sequence[int]) -> list[bool]:
-        new = [n for n in counts if n not in self.tried]
+        new = [n for n in dict.fromkeys(counts) if n not in self.tried]
         points = self._sweep.points([self._case_of(n) for n in new])
         self.tried.update(zip(new, points, strict=True))
         return [is_enough(self.tried[n], self._goals) for n in counts]

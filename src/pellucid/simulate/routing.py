@@ -33,24 +33,31 @@ class Router:
         self._turns: dict[int, int] = {}
         self._n = 0
 
-    def choose(self, replicas: Sequence[Holder], asked: Asked, *, alone: bool = False) -> int:
-        """The index of a replica. `alone`: no other prompt begins like this one, so that nobody
-        need be asked whether it is held."""
+    def choose(self, replicas: Sequence[Holder], asked: Asked, *, most: int | None = None) -> int:
+        """The index of a replica. `most`: so many of its tokens can be held at the most; with 0
+        nobody need be asked."""
         if len(replicas) == 1:
             return 0
-        chosen = self._choose(replicas, asked, alone)
+        chosen = self._choose(replicas, asked, most)
         self._n += 1
         self._turns[chosen] = self._n
         return chosen
 
-    def _choose(self, replicas: Sequence[Holder], asked: Asked, alone: bool) -> int:
+    def _choose(self, replicas: Sequence[Holder], asked: Asked, most: int | None) -> int:
         turns = self._turns
         if self._routing == "round-robin":
             return min(range(len(replicas)), key=lambda i: turns.get(i, 0))
         loads = [replica.load for replica in replicas]
         least = min(loads)
-        if alone or self._routing == "least-loaded":
+        if most == 0 or self._routing == "least-loaded":
             equals = [i for i, load in enumerate(loads) if load == least]
             return min(equals, key=lambda i: turns.get(i, 0))
         near = [i for i, load in enumerate(loads) if load <= least + self._slack]
-        return min(near, key=lambda i: (-replicas[i].cached(asked), loads[i], turns.get(i, 0)))
+        chosen, longest = near[0], -1
+        for i in sorted(near, key=lambda i: (loads[i], turns.get(i, 0))):
+            held = replicas[i].cached(asked)
+            if held > longest:
+                chosen, longest = i, held
+            if held == most:  # of hundreds the first few have it
+                break
+        return chosen

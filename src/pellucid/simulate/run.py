@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,6 +22,7 @@ from pellucid.simulate.tally import Tally
 from pellucid.simulate.traffic import MOST_REQUESTS, Job, Traffic
 
 WARM_UP: Final = 0.2  # of the requests, before what is looked at
+_TELL_EACH: Final = 50  # requests
 _OWN: Final = 1 << 40  # tokens above are of one request alone
 
 
@@ -50,10 +52,12 @@ def run(
     *,
     warm_up: float = WARM_UP,
     users: int | None = None,
+    told: Callable[[int], None] | None = None,
 ) -> Run:
     """`count` requests of `traffic`, to the end of the last. Looked at are those after the first
     `warm_up` of them. With `users`, so many ask at first, and whoever has an answer asks the next;
-    the traffic says then what they ask and not when. Raises `BadInput` for what is out of range."""
+    the traffic says then what they ask and not when. `told` is called now and then with how many
+    requests more have ended. Raises `BadInput` for what is out of range."""
     if not 2 <= count <= MOST_REQUESTS:
         raise BadInput(f"{count} requests: there must be from 2 to {MOST_REQUESTS}")
     if users is not None and not 1 <= users <= count:
@@ -64,7 +68,7 @@ def run(
     setup = replace(setup, limits=_enough(setup, jobs))
     first = int(count * warm_up)
     window = (jobs[first].at, jobs[-1].at) if users is None else None
-    events = _Events(setup, jobs, Tally(count, first, window), seed, users)
+    events = _Events(setup, jobs, Tally(count, first, window), seed, users, told)
     ended = events.run()
     return Run(events.jobs, events.tally, first, clipped, ended)
 
@@ -78,12 +82,16 @@ def _clipped(job: Job, limits: Limits) -> Job:
 
 
 def _enough(setup: Setup, jobs: list[Job]) -> Limits:
-    """The limits with no more pages than the run can come to touch: hundreds of replicas fit into
-    memory, and nothing that happens is another."""
+    """The limits with no more pages than the run can come to touch, and no cache of prefixes that
+    none shares: hundreds of replicas fit into memory, and nothing that happens is another."""
     limits = setup.limits
     each = [pages_for(job.prompt + job.output, limits.page_size) + 1 for job in jobs]
     touched = limits.max_num_seqs * max(each)
-    if limits.prefix_caching and any(job.shared for job in jobs):
+    shared = any(job.shared for job in jobs)
+    if limits.prefix_caching and not shared and touched <= limits.n_pages:
+        # Nobody ever asks for what was computed: no two begin alike, and none is preempted.
+        limits = replace(limits, prefix_caching=False)
+    if limits.prefix_caching and shared:
         # Whatever was ever computed may be asked for again. No replica has so many times its part.
         touched += sum(each) if setup.replicas <= 4 else 4 * sum(each) // setup.replicas
     return replace(limits, n_pages=min(limits.n_pages, touched))
@@ -93,11 +101,19 @@ class _Events:
     """What happens, in the order of time."""
 
     def __init__(
-        self, setup: Setup, jobs: list[Job], tally: Tally, seed: int, users: int | None
+        self,
+        setup: Setup,
+        jobs: list[Job],
+        tally: Tally,
+        seed: int,
+        users: int | None,
+        told: Callable[[int], None] | None,
     ) -> None:
         self.jobs = jobs
+        self._told = told
+        self._n_told = 0
         self.tally = tally
-        self._path = setup.path
+        self._path, self._page_size = setup.path, setup.limits.page_size
         self._replicas = [Replica(setup, i, seed, tally) for i in range(setup.replicas)]
         self._router = Router(setup.routing, setup.slack)
         self._coming: list[tuple[float, int]] = []
@@ -119,6 +135,8 @@ class _Events:
                 self.tally.at(now)
                 for _ in range(replicas[number].end(now)):
                     self._ask(now + self._path.after)
+                if self.tally.n_over - self._n_told >= _TELL_EACH:
+                    self._tell()
             else:
                 now, i = heapq.heappop(coming)
                 self.tally.at(now)
@@ -128,7 +146,13 @@ class _Events:
                 end = replica.begin(now)
                 if end is not None:
                     heapq.heappush(steps, (end, next(order), number))
+        self._tell()
         return now
+
+    def _tell(self) -> None:
+        if self._told is not None:
+            self._told(self.tally.n_over - self._n_told)
+        self._n_told = self.tally.n_over
 
     def _ask(self, now: float) -> None:
         """A user asks what is next, if anything is."""
@@ -149,6 +173,7 @@ class _Events:
         # Nobody looks at what the tokens are but the prefix cache: the common ones, then its own.
         common = list(range(job.text << 24, (job.text << 24) + job.shared))
         sequence = Sequence(i, common + [_OWN + i] * (job.prompt - job.shared), job.output)
-        number = self._router.choose(self._replicas, sequence, alone=not job.shared)
+        most = job.shared - job.shared % self._page_size
+        number = self._router.choose(self._replicas, sequence, most=most)
         self._replicas[number].add(sequence)
         return number

@@ -40,7 +40,7 @@ Told = Callable[[int, int], None]
 
 class Sweep:
     """Runs cases; processes start when they are needed, and are kept until `close`. `told` is
-    called with the runs that are done and those that there are."""
+    called, as runs go on, with the requests that are simulated and those that are to be."""
 
     def __init__(
         self, processes: int | None = None, told: Told | None = None, *, nice: int = 0
@@ -63,25 +63,20 @@ class Sweep:
     def points(self, cases: Sequence[Case]) -> list[Point]:
         """One for each case. Raises what a run raises."""
         runs = [(case, seed) for case in cases for seed in case.seeds]
-        self._asked += len(runs)
+        self._asked += sum(case.requests for case, _ in runs)
         self._tell(0)
         work = sum(case.work for case, _ in runs)
         if self._processes == 1 or len(runs) == 1 or work < _SMALL:
-            found = [self._here(case, seed) for case, seed in runs]
+            found = [one(case, seed, self._tell) for case, seed in runs]
         else:
             found = self._apart(runs)
         left = iter(found)
         return [Point(tuple(next(left) for _ in case.seeds)) for case in cases]
 
-    def _here(self, case: Case, seed: int) -> Summary:
-        summary = one(case, seed)
-        self._tell(1)
-        return summary
-
     def _apart(self, runs: Sequence[tuple[Case, int]]) -> list[Summary]:
         # The largest first, so that none is left for the end.
         order = sorted(range(len(runs)), key=lambda i: -runs[i][0].work)
-        done = self._workers.map(one, [runs[i] for i in order], lambda: self._tell(1))
+        done = self._workers.map(one, [runs[i] for i in order], self._tell)
         found = dict(zip(order, done, strict=True))
         return [found[i] for i in range(len(runs))]
 
@@ -91,7 +86,7 @@ class Sweep:
             self._told(self._done, self._asked)
 
 
-def one(case: Case, seed: int) -> Summary:
-    """One run of a case."""
-    found = run(case.setup, case.traffic, case.requests, seed, users=case.users)
+def one(case: Case, seed: int, told: Callable[[int], None] | None = None) -> Summary:
+    """One run of a case; `told` is as in `run`."""
+    found = run(case.setup, case.traffic, case.requests, seed, users=case.users, told=told)
     return summarize(case.setup, found).of_so_many(case.times)

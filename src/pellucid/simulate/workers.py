@@ -4,6 +4,7 @@ imported again in it, and it can be killed at any time."""
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import pickle
 import struct
@@ -16,6 +17,8 @@ from typing import IO, Any, Final
 from pellucid.core.errors import PellucidError
 
 _SIZE: Final = struct.Struct("<Q")
+_TOLD, _DONE, _FAILED = range(3)  # what an answer is
+Told = Callable[[int], None]
 _CODE: Final = (
     "import sys; sys.path[:] = {path!r}; from pellucid.simulate.workers import serve; serve({nice})"
 )
@@ -30,15 +33,21 @@ class Worker:
             [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Raises what the function raises, and `PellucidError` if the process ends under it."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+    def call(self, function: Callable[..., Any], *arguments: Any, told: Told | None = None) -> Any:
+        """Raises what the function raises, and `PellucidError` if the process ends under it. With
+        `told` the function has one argument more, and what it calls that with comes to `told`."""
+        asked, answers = self._process.stdin, self._process.stdout
+        assert asked is not None and answers is not None
         try:
-            _send(self._process.stdin, (function, arguments))
-            good, found = _receive(self._process.stdout)
+            _send(asked, (function, arguments, told is not None))
+            kind, found = _receive(answers)
+            while kind == _TOLD:
+                assert told is not None
+                told(found)
+                kind, found = _receive(answers)
         except (OSError, EOFError, ValueError) as error:  # ValueError: closed under it
             raise PellucidError("a process that simulates has ended before its run") from error
-        if not good:
+        if kind == _FAILED:
             raise found
         return found
 
@@ -61,16 +70,24 @@ class Workers:
         self._workers: list[Worker] = []
 
     def map(
-        self, function: Callable[..., Any], tasks: list[tuple[Any, ...]], told: Callable[[], None]
+        self,
+        function: Callable[..., Any],
+        tasks: list[tuple[Any, ...]],
+        told: Told | None = None,
     ) -> list[Any]:
-        """What comes of each task, in their order; they are begun in it. `told` is called for each
-        that is done, one at a time. Raises what the first that fails raises."""
+        """What comes of each task, in their order; they are begun in it. `told` is as in
+        `Worker.call`, of one task at a time. Raises what the first that fails raises."""
         while len(self._workers) < min(self._count, len(tasks)):
             self._workers.append(Worker(self._nice))
         found: list[Any] = [None] * len(tasks)
         failures: list[BaseException] = []
         left = iter(range(len(tasks)))
         lock = threading.Lock()
+
+        def tell(more: int) -> None:
+            assert told is not None
+            with lock:
+                told(more)
 
         def work(worker: Worker) -> None:
             while True:
@@ -79,13 +96,11 @@ class Workers:
                 if i is None:
                     return
                 try:
-                    found[i] = worker.call(function, *tasks[i])
+                    found[i] = worker.call(function, *tasks[i], told=told and tell)
                 except BaseException as error:  # handed to who waits
                     with lock:
                         failures.append(error)
                     return
-                with lock:
-                    told()
 
         threads = [threading.Thread(target=work, args=(w,), daemon=True) for w in self._workers]
         for thread in threads:
@@ -108,21 +123,28 @@ def serve(nice: int) -> None:
         os.nice(nice)
     asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what prints must not come between the answers
+    gc.disable()  # of hundreds of replicas' pages, looked through again and again, none is garbage
+
+    def tell(value: int) -> None:
+        _send(answers, (_TOLD, value))
+
     while True:
         try:
-            function, arguments = _receive(asked)
+            function, arguments, telling = _receive(asked)
         except (EOFError, KeyboardInterrupt):
             return
         try:
-            found = True, function(*arguments)
-        except KeyboardInterrupt:
+            found = _DONE, function(*arguments, tell) if telling else function(*arguments)
+        except (BrokenPipeError, KeyboardInterrupt):
             return
         except Exception as error:  # to be raised at the parent's
-            found = False, error
+            found = _FAILED, error
         try:
             _send(answers, found)
         except OSError:
             return
+        del found, arguments
+        gc.collect()
 
 
 def _send(pipe: IO[bytes], value: Any) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import statistics
 from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_processes_change_nothing() -> None:
     cases = [Case(SETUP, made(rate), 250, (0, 1)) for rate in (20.0, 60.0, 100.0)]
     with Sweep(1) as one, Sweep(2, lambda done, of: told.append((done, of))) as two:
         assert [p.runs for p in two.points(cases * 4)] == [p.runs for p in one.points(cases * 4)]
-    assert told[-1] == (24, 24)
+    assert told[-1] == (24 * 250, 24 * 250)  # requests
     assert [done for done, _ in told] == sorted(done for done, _ in told)
 
 
@@ -50,8 +51,8 @@ def test_what_a_run_refuses_is_raised_here() -> None:
     workers = Workers(2)
     try:
         with pytest.raises(BadInput, match="requests"):
-            workers.map(_refuse, [(1,), (2,), (3,)], lambda: None)
-        assert workers.map(abs, [(-1,), (2,)], lambda: None) == [1, 2]
+            workers.map(_refuse, [(1,), (2,), (3,)])
+        assert workers.map(abs, [(-1,), (2,)]) == [1, 2]
     finally:
         workers.close()
 
@@ -126,6 +127,30 @@ def test_hundreds_that_a_goal_needs_are_enough_and_one_less_is_not() -> None:
     # A sample says of rates what the whole does.
     served = [point.mean(lambda run: run.served) for point in (sample, enough)]
     assert served[0] == pytest.approx(served[1], rel=0.1)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_progress_is_told_in_the_midst_of_a_run(processes: int) -> None:
+    told: list[int] = []
+    case = Case(SETUP, made(60.0), 5000, (0, 1))
+    with Sweep(processes, lambda done, of: told.append(done)) as sweep:
+        sweep.points([case])
+    assert told[-1] == 2 * 5000
+    assert max(b - a for a, b in pairwise(told)) <= 100
+
+
+def test_what_hundreds_cost_is_a_few_whole_fleets() -> None:
+    """In simulated requests: however many replicas are needed, whole ones are run near the answer
+    alone."""
+    goal = Goal("ttft", "p95", 0.025)
+    for many in (200,):
+        told: list[tuple[int, int]] = []
+        asked = Question(SETUP, made(1.0, 20, 10), 40, (0, 1, 2), (goal,))
+        with Sweep(1, lambda done, of: told.append((done, of))) as sweep:  # noqa: B023
+            needed = replicas_needed(sweep, asked, many * MOST, MOST)
+        whole = asked.case(many * MOST, needed.replicas)
+        assert told[-1][0] == told[-1][1] <= 10 * whole.requests * len(whole.seeds)
+        assert len(needed.tried) <= 6
 
 
 @pytest.mark.parametrize("start", [1, 3, 7, 8, 9, 12, 40])

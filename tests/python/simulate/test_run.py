@@ -221,3 +221,19 @@ def test_burstier_arrivals_wait_longer() -> None:
     waits = [summary(setup, made(12.0, burstiness=cv), 1200).ttft.mean for cv in (0.0, 1.0, 3.0)]
     assert waits == sorted(waits)  # type: ignore[type-var]
     assert not math.isclose(waits[0], waits[2], rel_tol=0.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("n_pages", [24, 4096])
+def test_a_cache_of_prefixes_that_none_shares_changes_nothing(n_pages: int) -> None:
+    """It is left out where there are pages for all, and matters where some are preempted."""
+    traffic = made(40.0, Uniform(20, 90), Uniform(5, 60))
+    for seed in range(3):
+        with_it, without = (
+            summary(
+                Setup(limits(n_pages=n_pages, prefix_caching=cached), Constant(0.01), 2),
+                traffic, 300, seed,
+            )
+            for cached in (True, False)
+        )  # fmt: skip
+        assert (with_it == without) == (n_pages == 4096)
+        assert (with_it.preempted == 0) == (n_pages == 4096)

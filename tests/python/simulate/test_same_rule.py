@@ -49,7 +49,8 @@ def test_each_request_goes_where_the_real_router_sends_it(
         if leaves and under_way:
             placement.leave(under_way.pop(0))
         tokens = [text] * (PAGE * n_pages) + [9]
-        chosen = router.choose(seen, Sequence(0, tokens, 1))
+        most = PAGE * n_pages if leaves else None  # known, or not
+        chosen = router.choose(seen, Sequence(0, tokens, 1), most=most)
         route = Route(placement, tokens=tokens, answers=1)
         assert placement.rank(route, names)[0] == names[chosen]
         under_way.append(route)
