@@ -7,6 +7,7 @@ begun.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import itertools
 import logging
@@ -98,6 +99,7 @@ class Service:
         self.tokenizer = client.tokenizer
         self.started = int(time.time())
         self.journeys = Journeys() if journeys is None else journeys
+        self.large_bodies = asyncio.Lock()  # of requests, which are read one at a time
         self._numbers = itertools.count()
 
     @property

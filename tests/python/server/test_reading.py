@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -12,7 +14,14 @@ from pydantic import ValidationError
 
 from pellucid.server.errors import ApiError
 from pellucid.server.honoured import REQUESTS
-from pellucid.server.reading import MOST_KEYS_IN_ALL, _once_each, json_object, validate
+from pellucid.server.reading import (
+    MOST_KEYS_IN_ALL,
+    MOST_OBJECTS,
+    MOST_STRINGS,
+    _once_each,
+    json_object,
+    validate,
+)
 from tests.python.server.running import Running
 
 CHAT = {"messages": [{"role": "user", "content": "hi"}]}
@@ -234,6 +243,34 @@ def test_more_names_than_are_looked_at(server: Running) -> None:
     objects = ",".join(['{"a":1}'] * (MOST_KEYS_IN_ALL + 1))
     response = server.http.post("/v1/completions", content=f'{{"prompt": [{objects}]}}')
     assert response.status_code == 400 and str(MOST_KEYS_IN_ALL) in response.text
+
+
+@pytest.mark.parametrize(
+    ("value", "most"), [('"a"', MOST_STRINGS), ("[]", MOST_OBJECTS), ("{}", MOST_OBJECTS)]
+)
+def test_more_values_than_are_read(value: str, most: int) -> None:
+    """Refused by their number, before any is made."""
+    inside = ",".join([value] * most)
+    with pytest.raises(ApiError, match=f"at most {most} are read"):
+        json_object(f'{{"a": [{inside}, {value}]}}'.encode(), "it")
+    text = json.dumps({"a": inside + '\\"[{' * most})
+    assert json_object(text.encode(), "it") == json.loads(text)  # of a text they are none
+
+
+def test_large_bodies_are_read_one_at_a_time_and_small_ones_meanwhile(server: Running) -> None:
+    lock = server.app.state.service.large_bodies
+    server.call(lambda: asyncio.ensure_future(lock.acquire()))
+    server.until(lock.locked)  # as while another is read
+    large = {"prompt": "a", "user": "b", "stop": ["c" * (1 << 19)]}
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(server.post, "/v1/completions", large)
+        server.until(lambda: bool(lock._waiters))
+        assert server.post("/v1/completions", {"prompt": "a"}).status_code == 200
+        assert not waiting.done()
+        server.call(lock.release)
+        response = waiting.result()
+    assert response.status_code == 400 and response.json()["error"]["param"] == "stop[0]"
+    assert not lock.locked()
 
 
 class Compared(str):
