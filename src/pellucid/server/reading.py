@@ -27,6 +27,7 @@ LENIENT_HEADER: Final = "x-pellucid-lenient"
 IGNORED_HEADER: Final = "X-Pellucid-Ignored"
 _IGNORABLE: Final = frozenset({"extra_forbidden", NOT_HONOURED})
 _MAX_IGNORED: Final = 256
+_LARGE_ROUNDS: Final = 8  # of dropping fields: a list tells but the first of its own in each
 MOST_KEYS_IN_ALL: Final = 100_000
 
 MOST_OBJECTS: Final = 500_000  # and lists; each costs a microsecond or two
@@ -96,14 +97,21 @@ def _read(request: Request, text: bytes, model: type[Model]) -> Read[Model]:
     data = json_object(text, "the body")
     lenient = request.headers.get(LENIENT_HEADER, "").lower() == "true"
     unread: Set[str] = request.app.state.service.unread_names
-    return validate(data, model, lenient=lenient or data.get("lenient") is True, unread=unread)
+    lenient = lenient or data.get("lenient") is True
+    rounds = _MAX_IGNORED if len(text) < _LARGE else _LARGE_ROUNDS
+    return validate(data, model, lenient=lenient, unread=unread, rounds=rounds)
 
 
 def validate(
-    data: dict[str, Any], model: type[Model], *, lenient: bool, unread: Set[str] = frozenset()
+    data: dict[str, Any],
+    model: type[Model],
+    *,
+    lenient: bool,
+    unread: Set[str] = frozenset(),
+    rounds: int = _MAX_IGNORED,
 ) -> Read[Model]:
-    """`data` as a `model`; `data` loses what a lenient caller lets go. `unread`: the roles whose
-    names the model's template does not read."""
+    """`data` as a `model`; `data` loses what a lenient caller lets go, in so many `rounds`.
+    `unread`: the roles whose names the model's template does not read."""
     ignored: list[str] = []
     while True:
         try:
@@ -111,7 +119,8 @@ def validate(
         except ValidationError as error:
             problems = error.errors(include_url=False)
         dropped = [p for p in problems if lenient and p["type"] in _IGNORABLE]
-        if not dropped or len(ignored) + len(dropped) > _MAX_IGNORED:
+        rounds -= 1
+        if not dropped or rounds < 0 or len(ignored) + len(dropped) > _MAX_IGNORED:
             raise _refusal(data, problems)
         ignored += _drop(data, dropped)
 

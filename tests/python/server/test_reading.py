@@ -273,6 +273,19 @@ def test_large_bodies_are_read_one_at_a_time_and_small_ones_meanwhile(server: Ru
     assert not lock.locked()
 
 
+def test_a_large_body_has_fewer_fields_that_may_be_ignored(server: Running) -> None:
+    """Each may be looked for through all of the body."""
+    unknown = {"role": "user", "content": "hi", "zz": 1}
+    for count, size, status in ((40, 1, 200), (8, 1 << 19, 200), (9, 1 << 19, 400)):
+        body = {"messages": [unknown] * count, "lenient": True, "stop": "c", "zz": "x" * size}
+        response = server.post("/v1/chat/completions", body)
+        assert response.status_code == status, response.text[:200]
+        if status == 200:
+            assert len(response.json()["ignored_fields"]) == count + 1
+        else:
+            assert response.json()["error"]["param"] == "messages[8].zz"
+
+
 class Compared(str):
     """A name that counts what it is compared with."""
 
