@@ -38,6 +38,7 @@ _TRIAL: Final = 2  # guesses of such a draft, and of the first of all
 # without before the first draft of all.
 _CHECK_FIRST: Final = 4
 _CHECK_LAST: Final = 64
+_DEAR: Final = 1.15
 _PLAIN_FIRST: Final = 2
 # What a draft must promise to be made: estimates are rough, and a plain step is certain.
 _MARGIN: Final = 1.03
@@ -235,11 +236,18 @@ class Lengths:
             self._aftermath.drafted()
         elif self._aftermath.watching:
             seconds = self._undisturbed(rows, seconds)
-        self.times.note(rows, seconds)
         if plain and self._since_plain >= self._check_after:
-            self._check_after = min(2 * self._check_after, _CHECK_LAST)
+            self._checked(rows, seconds)
+        self.times.note(rows, seconds)
         self._since_plain = 0 if plain else self._since_plain + 1
         self._n_plain += plain
+
+    def _checked(self, rows: int, seconds: float) -> None:
+        """A plain step after many with drafts took so long. Where it took much less than they let
+        one believe, the drafts were dear, and it is looked at again soon."""
+        dear = self.times.of(rows) > _DEAR * seconds
+        longer = _CHECK_FIRST if dear else 2 * self._check_after
+        self._check_after = min(longer, _CHECK_LAST)
 
     def plain_seconds(self, n_decoding: int, n_tokens: int) -> float:
         """What so many tokens would have taken without drafts; 0 while it is not known."""
