@@ -125,3 +125,37 @@ def place(page: Page, expression: str) -> tuple[float, float]:
         return [box.x + box.width / 2, box.y + box.height / 2]; }})()"""
     )
     return x, y
+
+
+def assert_quiet(page: Page, served: Running) -> None:
+    """No complaint, and nothing asked of anybody else."""
+    assert page.errors == []
+    assert page.requests
+    for url in page.requests:
+        assert url.startswith((served.url + "/", "blob:" + served.url)), url
+
+
+_BUSY_ONCE = """(path) => {
+  const [fetched, waits] = [window.fetch, window.setTimeout];
+  window.asked = 0;
+  window.fetch = (url, ...rest) => String(url).includes(path) && !window.asked++
+    ? Promise.resolve(Response.json({ error: { message: "others are served" } }, { status: 202,
+        headers: { "Retry-After": "9", "Preference-Applied": "respond-async" } }))
+    : fetched(url, ...rest);
+  window.again = new Promise((go) => { window.letGo = go; });
+  window.setTimeout = (f, ms, ...rest) =>
+    ms === 9000 ? window.again.then(f) : waits(f, ms, ...rest);
+}"""
+
+
+def busy_once(page: Page, path: str) -> None:
+    """The first time that the page asks for `path` the server is busy for 9 s, which are over when
+    the test calls `window.letGo`; `window.asked` counts."""
+    page.run(f"({_BUSY_ONCE})('{path}')")
+
+
+def say(page: Page, n_tokens: int) -> None:
+    """The playground's text is sent, and the answer has begun to be told by the records too."""
+    page.run(f"document.querySelector('.playground [name=max_tokens]').value = '{n_tokens}'")
+    page.run("document.querySelector('.playground form').requestSubmit()")
+    page.until("document.querySelector('.said.answer').dataset.paint !== undefined")

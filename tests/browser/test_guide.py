@@ -15,7 +15,7 @@ from chrome import Chrome, Page
 from pellucid.explain import Wishes, explain, find_hardware
 from pellucid.explain.page import page as explanation_page
 from pellucid.server.guide.chapters import chapters
-from tests.browser.conftest import place
+from tests.browser.conftest import busy_once, place
 from tests.model.conftest import smollm2_path  # noqa: F401 - the fixture
 from tests.python.server.running import Running
 
@@ -154,30 +154,17 @@ def test_pages_that_are_turned_quickly_leave_nothing_behind(
     served.until(lambda: looks._n == 0)
 
 
-BUSY_ONCE = """(() => {
-  const [fetched, waits] = [window.fetch, window.setTimeout];
-  window.asked = 0;
-  window.fetch = (url, ...rest) => String(url).includes("/guide/look") && !window.asked++
-    ? Promise.resolve(Response.json({ error: { message: "others look too" } }, { status: 202,
-        headers: { "Retry-After": "9", "Preference-Applied": "respond-async" } }))
-    : fetched(url, ...rest);
-  window.again = new Promise((go) => { window.letGo = go; });
-  window.setTimeout = (f, ms, ...rest) =>
-    ms === 9000 ? window.again.then(f) : waits(f, ms, ...rest);
-})()"""
-
-
 def test_a_figure_says_that_the_server_is_busy_and_asks_again(
     served: Running, open_page: Open
 ) -> None:
     page = open_page(f"{served.url}/guide/attention")
     drawn(page, SAYS["attention"])
-    page.run(BUSY_ONCE)
+    busy_once(page, "/guide/look")
     page.run(
         "(() => { const field = document.querySelector('figure.live input'); field.value = 'a b';"
         "field.dispatchEvent(new Event('input')); })()"
     )
-    page.until(f"{WORDS}.includes('busy: others look too')")
+    page.until(f"{WORDS}.includes('busy: others are served')")
     page.run("window.letGo()")
     page.until(f"{WORDS}.includes('takes most from') && window.asked === 2")
     assert page.run("document.querySelectorAll('.heat tbody tr').length") == 2

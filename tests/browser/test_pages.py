@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 from chrome import Page
 
-from tests.browser.conftest import ask, insist, point, settle, view, wait_for_records
+from tests.browser.conftest import (
+    ask,
+    assert_quiet,
+    insist,
+    point,
+    say,
+    settle,
+    view,
+    wait_for_records,
+)
 from tests.python.server.running import Running
 
 FIGURES = (
@@ -43,14 +52,6 @@ def show_all(page: Page) -> None:
         page.until(f"{figure}.querySelector('.sentence').textContent.length > 20")
         if name != "speculation":  # it is off in this server, and says so
             page.until(f"({DRAWN})('{name}')")
-
-
-def assert_quiet(page: Page, served: Running) -> None:
-    """No complaint, and nothing asked of anybody else."""
-    assert page.errors == []
-    assert page.requests
-    for url in page.requests:
-        assert url.startswith((served.url + "/", "blob:" + served.url)), url
 
 
 @pytest.fixture(scope="module")
@@ -194,10 +195,8 @@ def test_an_operation_is_zoomed_to_and_out_of(served: Running, open_page: Open) 
 def test_a_token_is_drawn_again(served: Running, open_page: Open) -> None:
     page = open_page(served.url)
     wait_for_records(page)
-    page.run("document.querySelector('.playground [name=max_tokens]').value = '6'")
-    page.run("document.querySelector('.playground form').requestSubmit()")
+    say(page, 6)
     page.until("document.querySelector('.timings dd') !== null")
-    page.until("document.querySelector('.said.answer').dataset.paint !== undefined")
     page.run("document.querySelector('.said.answer button').click()")
     show_all(page)
     page.run("document.getElementById('figure-tokens').scrollIntoView({ block: 'center' })")
@@ -228,9 +227,7 @@ OWN_PAGE = """(() => {
 def test_a_page_says_its_text_to_whoever_wrote_it(served: Running, open_page: Open) -> None:
     page = open_page(served.url)
     wait_for_records(page)
-    page.run("document.querySelector('.playground [name=max_tokens]').value = '4'")
-    page.run("document.querySelector('.playground form').requestSubmit()")
-    page.until("document.querySelector('.said.answer').dataset.paint !== undefined")
+    say(page, 4)
     name = page.run("pellucid.app.store.requests.at(-1).id")
     page.until(f"pellucid.app.store.request('{name}').finished !== null")
     figure = "document.getElementById('figure-pages')"
@@ -519,74 +516,6 @@ MOST_BYTES = 400_000
 WEIGHT = """["navigation", "resource"].flatMap((kind) => performance.getEntriesByType(kind))
   .filter(({ name }) => !/\\/(live|v1|tokenize)\\b/.test(new URL(name).pathname))
   .map(({ name, decodedBodySize }) => [new URL(name).pathname, decodedBodySize])"""
-
-
-def test_the_forecast_follows_load_and_mix(served: Running, open_page: Open) -> None:
-    """Figure 12: what the simulator told, read at another load, and asked anew of another mix."""
-    page = open_page(served.url)
-    wait_for_records(page)
-    figure = "document.querySelector('#figure-capacity')"
-    page.run(f"{figure}.scrollIntoView({{ block: 'center', behavior: 'instant' }})")
-    page.until("pellucid.view('capacity').simulated?.curve.length > 3")
-
-    def drag(slider: int, value: int) -> None:
-        page.run(
-            f"(() => {{ const s = {figure}.querySelectorAll('input[type=range]')[{slider}];"
-            f"s.value = '{value}'; s.dispatchEvent(new Event('input')); }})()"
-        )
-
-    told = view(page, "capacity")
-    most = told["simulated"]["saturation"]["requests_per_second"]
-    assert told["at_load"]["requests_per_second"] == pytest.approx(0.7 * most)
-    assert told["at_twice"] is None
-    page.until(f"{figure}.querySelectorAll('svg polyline').length === 4")
-    drag(0, 40)
-    page.until("pellucid.view('capacity').at_twice !== null")
-    at_less = view(page, "capacity")
-    assert at_less["at_load"]["requests_per_second"] == pytest.approx(0.4 * most)
-    assert at_less["at_load"]["ttft_p95"] <= told["at_load"]["ttft_p95"]
-    assert at_less["cost"]["answer"] > told["cost"]["answer"]  # fewer tokens share the hour's price
-    page.until(f"{figure}.querySelector('.sentence').textContent.includes('at twice that load')")
-    drag(1, 8 + 1)  # prompts twice as long
-    page.until("pellucid.view('capacity').simulated.mix.prompt === 512")
-    longer = view(page, "capacity")
-    assert longer["simulated"]["saturation"]["requests_per_second"] < most
-    page.until(f"{figure}.querySelector('.sentence').textContent.includes('prompts of 512 tokens')")
-    assert_quiet(page, served)
-
-
-BUSY_ONCE = """(() => {
-  const [fetched, waits] = [window.fetch, window.setTimeout];
-  window.refused = 0;
-  window.fetch = (url, ...rest) => String(url).includes("/live/capacity") && !window.refused++
-    ? Promise.resolve(Response.json({ error: { message: "others ask too" } }, { status: 202,
-        headers: { "Retry-After": "9", "Preference-Applied": "respond-async" } }))
-    : fetched(url, ...rest);
-  window.again = new Promise((go) => { window.letGo = go; });
-  window.setTimeout = (f, ms, ...rest) =>
-    ms === 9000 ? window.again.then(f) : waits(f, ms, ...rest);
-})()"""
-
-
-def test_a_forecast_says_that_it_waits_and_is_asked_for_again(
-    served: Running, open_page: Open
-) -> None:
-    page = open_page(served.url)
-    page.run(BUSY_ONCE)
-    wait_for_records(page)
-    figure = "document.querySelector('#figure-capacity')"
-    page.run(f"{figure}.scrollIntoView({{ block: 'center', behavior: 'instant' }})")
-    page.until("pellucid.view('capacity').pending?.busy === 'others ask too'")
-    page.until(f"{figure}.querySelector('.sentence').textContent.includes('others ask too')")
-    page.until("document.querySelector('.notice').textContent.includes('Asking again in 9 s')")
-    assert view(page, "capacity")["simulated"] is None
-    page.until(f"!{figure}.querySelector('progress').hidden")
-    page.run("window.letGo()")
-    page.until("pellucid.view('capacity').simulated?.curve.length > 3")
-    page.until(f"{figure}.querySelector('progress').hidden")
-    page.until("document.querySelector('.notice').hidden")
-    assert page.run("window.refused") == 2
-    assert_quiet(page, served)
 
 
 def test_the_pages_weigh_little(served: Running, open_page: Open) -> None:

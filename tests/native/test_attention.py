@@ -238,13 +238,9 @@ def test_no_traffic_changes_a_bit(
         assert same_bits(together[rows], run_on(alone, attention(layer), x[rows], spec=spec))
 
 
-@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
-@pytest.mark.parametrize("left", [np.inf, np.nan])
-def test_what_a_page_held_before_is_never_seen(kv_dtype: str, left: float) -> None:
-    """A page comes back full of infinities, or of what is no number; its new owner's bits are as in
-    a fresh cache."""
+def leaves_nothing_behind(ops: NativeOps, left: float) -> None:
+    """A request whose vectors are all `left`, then one with other vectors in the same pages."""
     layer = LAYERS["shared heads"]
-    ops = NativeOps(threads=1, kv_dtype=kv_dtype)
     x = random_rows(40, width(layer))
     bad = np.full_like(x, left)
     weights = {"x": ops.load(tensor("x", np.concatenate([x, bad])))}
@@ -261,6 +257,14 @@ def test_what_a_page_held_before_is_never_seen(kv_dtype: str, left: float) -> No
     run(step(40, 40, used))
     for length in (1, 21, 40):
         assert same_bits(run(step(0, length, used)), run(step(0, length, fresh)))
+
+
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
+@pytest.mark.parametrize("left", [np.inf, np.nan])
+def test_what_a_page_held_before_is_never_seen(kv_dtype: str, left: float) -> None:
+    """A page comes back full of infinities, or of what is no number; its new owner's bits are as in
+    a fresh cache."""
+    leaves_nothing_behind(NativeOps(threads=1, kv_dtype=kv_dtype), left)
 
 
 @given(

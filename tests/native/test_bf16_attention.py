@@ -10,9 +10,16 @@ from hypothesis import strategies as st
 
 from pellucid.ops.native import NativeOps
 from pellucid.ops.reference import ReferenceOps
-from pellucid.ops.step import Sequence, Step
-from tests.native.cases import SIMD, layer_spec, model_spec, random_rows, run_on, same_bits, tensor
-from tests.native.test_attention import LAYERS, Request, attention, serve, traffic, width
+from tests.native.cases import SIMD, layer_spec, model_spec, random_rows, run_on, same_bits
+from tests.native.test_attention import (
+    LAYERS,
+    Request,
+    attention,
+    leaves_nothing_behind,
+    serve,
+    traffic,
+    width,
+)
 
 KERNELS = [name for name in SIMD if name in ("generic", "amx")]
 # Heads of whole blocks of 32; others are as with f32.
@@ -108,23 +115,7 @@ def test_a_long_context_is_split_over_threads_to_the_same_bits(context: int) -> 
 @pytest.mark.parametrize("simd", KERNELS)
 @pytest.mark.parametrize("left", [np.inf, np.nan])
 def test_what_a_page_held_before_is_never_seen(simd: str, left: float) -> None:
-    layer = LAYERS["shared heads"]
-    ops = bf16_ops(simd)
-    x = random_rows(40, width(layer))
-    weights = {"x": ops.load(tensor("x", np.concatenate([x, np.full_like(x, left)])))}
-    forward, spec = attention(layer), model_spec([layer])
-    run = ops.compile(lambda step: forward(ops, weights, step))
-
-    def step(first: int, length: int, cache: object) -> Step:
-        tokens = np.arange(first, first + length, dtype=np.int32)
-        positions = np.arange(length, dtype=np.int32)
-        pages = np.arange(3, dtype=np.int32)
-        return Step(tokens, positions, positions, (Sequence(0, length, 0, pages),), 16, cache)
-
-    used, fresh = ops.new_cache(spec, 3, 16), ops.new_cache(spec, 3, 16)
-    run(step(40, 40, used))
-    for length in (1, 21, 40):
-        assert same_bits(run(step(0, length, used)), run(step(0, length, fresh)))
+    leaves_nothing_behind(bf16_ops(simd), left)
 
 
 @pytest.mark.parametrize("simd", [name for name in SIMD if name not in KERNELS])

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 from pellucid.core.outputs import EmbeddingOutput, Increment, RequestOutput
 from pellucid.core.params import SamplingParams
@@ -28,6 +28,8 @@ from pellucid.engine.retold import Moment
 from pellucid.engine.stats import EngineStats
 from pellucid.sampling.funnel import Funnel
 from pellucid.text import Tokenizer
+
+T = TypeVar("T")
 
 Messages = Sequence[Mapping[str, Any]]
 Prompt = str | Mapping[str, Any] | Sequence[Any]
@@ -216,10 +218,7 @@ class LocalClient:
         prepare = functools.partial(
             self._llm.prepare, prompt, params, layout, with_grammar=False, **options
         )
-        if is_short(prompt):
-            request = prepare()
-        else:
-            request = await self.lanes.run(size_of_prompt(prompt, layout), prepare)
+        request = await read_in(self.lanes, prompt, layout, prepare)
         if request.params.structured_outputs is not None:  # which may take seconds to compile
             request = await asyncio.to_thread(self._llm.complete, request)
         return self._llm.start(request)
@@ -238,7 +237,7 @@ class LocalClient:
         parse_special: bool = False,
     ) -> EmbeddingOutput:
         read = functools.partial(self._llm.read, prompt, parse_special)
-        text = read() if is_short(prompt) else await self.lanes.run(size_of_prompt(prompt), read)
+        text = await read_in(self.lanes, prompt, PLAIN, read)
         ids = {"prompt_token_ids": text.token_ids}
         output = await self._llm.embed(ids, pooling=pooling, normalize=normalize)
         return replace(output, prompt=text.text)
@@ -279,6 +278,13 @@ class LocalClient:
     async def close(self) -> None:
         self.lanes.close()
         await asyncio.to_thread(self._llm.close)
+
+
+async def read_in(lanes: Lanes, prompt: Prompt, layout: Layout, work: Callable[[], T]) -> T:
+    """What `work` makes of a prompt: at once, or in its lane."""
+    if is_short(prompt):
+        return work()
+    return await lanes.run(size_of_prompt(prompt, layout), work)
 
 
 def is_short(prompt: Prompt) -> bool:

@@ -19,7 +19,7 @@ from pellucid.engine.client import (
     ModelInfo,
     Options,
     Prompt,
-    is_short,
+    read_in,
     size_of_prompt,
 )
 from pellucid.engine.conversation import PLAIN, Layout
@@ -77,8 +77,8 @@ class RemoteClient(ABC):
         normalize: bool = True,
         parse_special: bool = False,
     ) -> EmbeddingOutput:
-        size = size_of_prompt(prompt)
-        text = await self.lanes.run(size, self._front.inputs.text, prompt, parse_special)
+        read = functools.partial(self._front.inputs.text, prompt, parse_special)
+        text = await read_in(self.lanes, prompt, PLAIN, read)
         output: EmbeddingOutput = await self._call(
             "embed",
             prompt={"prompt_token_ids": text.token_ids},
@@ -108,9 +108,7 @@ class RemoteClient(ABC):
     ) -> Request:
         """The request, checked but for its grammar, which is compiled where it is used."""
         prepare = functools.partial(self._prepare, prompt, params, layout, **options)
-        if is_short(prompt):
-            return prepare()
-        return await self.lanes.run(size_of_prompt(prompt, layout), prepare)
+        return await read_in(self.lanes, prompt, layout, prepare)
 
     def _prepare(
         self,

@@ -38,7 +38,7 @@ _TRIAL: Final = 2  # guesses of such a draft, and of the first of all
 # without before the first draft of all.
 _CHECK_FIRST: Final = 4
 _CHECK_LAST: Final = 64
-_DEAR: Final = 1.15
+_DEAR: Final = 1.15  # times what such a step took, believed: the next one comes soon
 _PLAIN_FIRST: Final = 2
 # What a draft must promise to be made: estimates are rough, and a plain step is certain.
 _MARGIN: Final = 1.03
